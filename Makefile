@@ -51,16 +51,21 @@ check: ## run format, vet, staticcheck and house rules, in seconds
 	go tool staticcheck ./...
 	go test ./internal/arch
 
-# Tests run with the race detector, end-to-end tests alone, because they measure time. Packages whose tests do less with
-# the detector, or nothing for it, and tests of allocations run without it (internal/arch checks the lists).
-PLAIN := lookup lookup/trie ipsec ipsec/policy bench/ipsec control/xfrm dataplane/cpu dataplane/esp dataplane/lane dataplane/gpu/choice internal/prefetch internal/lab/...
+# Tests run with the race detector, but for these packages: nothing in them or in what they import starts a goroutine or,
+# in them, does pointer arithmetic (internal/arch checks it).
+SEQUENTIAL := bench/load bench/tenant dataplane/cpu dataplane/esp dataplane/gpu/choice dataplane/inspect dataplane/lane internal/arch internal/conformance internal/drivers internal/hist internal/lab/document internal/offload internal/oracle internal/placement internal/reference internal/require internal/routes internal/wycheproof ipsec/gcm ipsec/policy ipsec/schedule packet packet/filter umem
+# Tests that do less with the detector also run without it: those of these packages, and those with these names (internal/arch
+# checks it). internal/lab runs without it only.
+PLAIN := lookup lookup/trie ipsec bench/ipsec control/xfrm internal/prefetch internal/lab/...
 PLAIN_TESTS := Alloc|^TestRemovedKeysAreErasedFromMemory$$|^TestManyVRFs$$|^TestKernelCodeAgrees(WithTheCPUEngine|OnSources|OnVRFs)$$|^TestInlineCompletionsAreApplied$$
+NOT_RACE := internal/e2e internal/lab/ $(patsubst %,warproute/warproute/%$$,$(SEQUENTIAL))
 
 # On a machine that other programs use, a test may be late once. Up to three tests that failed are run again, alone and
 # once; not after a data race. The output shows both runs.
 GOTEST = $$(CGO_ENABLED=0 go tool -n gotestsum) --format standard-quiet --no-color --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
 	--packages="$(1)" -- -vet=off -timeout 20m
 
+# End-to-end tests run alone, because they measure time.
 # All but the race detector do without cgo, as the programs and those in guests, so that no package is compiled a third time.
 test: export CGO_ENABLED := 0
 # By default the race detector sleeps for a second when a program exits.
@@ -73,9 +78,9 @@ test: ## run all tests; needs root
 	scripts/check-gen.sh
 	go vet -tags gpu ./... # all files: none excludes the tag
 	go tool staticcheck ./...
-	$(call GOTEST,$(addprefix ./,$(PLAIN)))
-	$(call GOTEST,$$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | grep -v internal/e2e | sort -u | xargs)) -run '$(PLAIN_TESTS)'
-	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v -e internal/e2e -e internal/lab/ -e gpu/choice | xargs)) -race
+	$(call GOTEST,$(addprefix ./,$(SEQUENTIAL) $(PLAIN)))
+	$(call GOTEST,$$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | sort -u | grep -v -e internal/e2e $(patsubst %,-e '^./%$$',$(SEQUENTIAL) $(PLAIN)) | xargs)) -run '$(PLAIN_TESTS)'
+	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v $(patsubst %,-e '%',$(NOT_RACE)) | xargs)) -race
 	CGO_ENABLED=1 $(call GOTEST,$(E2E)) -race -count=1 -p 1 # what it tests is built by it, so no earlier result counts
 
 # Go runs one target at a time, on all cores.

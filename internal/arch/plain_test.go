@@ -20,14 +20,16 @@ type plain struct {
 	names    *regexp.Regexp
 }
 
+// makeVariable returns a variable of the Makefile, without dollar signs.
+func makeVariable(makefile, name string) string {
+	_, rest, _ := strings.Cut(makefile, "\n"+name+" := ")
+	value, _, _ := strings.Cut(rest, "\n")
+	return strings.ReplaceAll(value, "$$", "")
+}
+
 func readPlain(makefile string) (p plain, err error) {
-	variable := func(name string) string {
-		_, rest, _ := strings.Cut(makefile, "\n"+name+" := ")
-		value, _, _ := strings.Cut(rest, "\n")
-		return strings.ReplaceAll(value, "$$", "")
-	}
-	p.packages = strings.Fields(variable("PLAIN"))
-	p.names, err = regexp.Compile(strings.ReplaceAll(variable("PLAIN_TESTS"), "^", ""))
+	p.packages = append(strings.Fields(makeVariable(makefile, "SEQUENTIAL")), strings.Fields(makeVariable(makefile, "PLAIN"))...)
+	p.names, err = regexp.Compile(strings.ReplaceAll(makeVariable(makefile, "PLAIN_TESTS"), "^", ""))
 	return p, err
 }
 
