@@ -27,8 +27,6 @@ CONTAINER_NEEDS := podman:podman
 HOWTO_NEEDS := promtool:prometheus /usr/sbin/charon-systemd:charon-systemd
 GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
-E2E := ./internal/e2e/...
-
 .PHONY: build test check words test-nics gpu-tests test-gpu sanitize test-scale soak fuzz demo install packages bench bench-lookup bench-veth gen profile clean bench-gpu man plots
 
 # cmd/warproute/default.pgo is the compiler's profile (make profile); go build finds it by its name,
@@ -65,7 +63,8 @@ NOT_RACE := internal/e2e internal/lab/ $(patsubst %,warproute/warproute/%$$,$(SE
 GOTEST = $$(CGO_ENABLED=0 go tool -n gotestsum) --format standard-quiet --no-color --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
 	--packages="$(1)" -- -vet=off -timeout 20m
 
-# End-to-end tests run alone, because they measure time.
+# End-to-end tests run alone, because they measure time; tests in guests, most of which have one processor, two at a time. Only
+# the routers of internal/e2e have the race detector: guests have no room for it.
 # All but the race detector do without cgo, as the programs and those in guests, so that no package is compiled a third time.
 test: export CGO_ENABLED := 0
 # By default the race detector sleeps for a second when a program exits.
@@ -81,7 +80,9 @@ test: ## run all tests; needs root
 	$(call GOTEST,$(addprefix ./,$(SEQUENTIAL) $(PLAIN)))
 	$(call GOTEST,$$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | sort -u | grep -v -e internal/e2e $(patsubst %,-e '^./%$$',$(SEQUENTIAL) $(PLAIN)) | xargs)) -run '$(PLAIN_TESTS)'
 	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v $(patsubst %,-e '%',$(NOT_RACE)) | xargs)) -race
-	CGO_ENABLED=1 $(call GOTEST,$(E2E)) -race -count=1 -p 1 # what it tests is built by it, so no earlier result counts
+	CGO_ENABLED=1 $(call GOTEST,./internal/e2e) -race -count=1 # what it tests is built by it, so no earlier result counts
+	$(call GOTEST,./internal/e2e/soak) -count=1
+	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ | xargs)) -count=1 -p 2
 
 # Go runs one target at a time, on all cores.
 TIME := 10s
