@@ -4,6 +4,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"testing"
 	"time"
 )
 
@@ -99,10 +100,15 @@ func (r *result) onGPU(from, to float64) float64 {
 	return gpu / n
 }
 
+// latencies has the memory of the latest simulation's latencies, for the next one.
+var latencies []float64
+
 // simulate runs a worker for some nanoseconds; packets that arrive before from do not count.
 func simulate(h host, l load, p policy, length, from float64) result {
 	rnd := func(stream uint64) *rand.Rand { return rand.New(rand.NewPCG(1, stream)) }
 	s := &simulation{host: h, load: l, policy: p, noises: rnd(1), arrivals: rnd(2), slice: rnd(3), from: from, pauseAt: math.Inf(1), preemptAt: math.Inf(1)}
+	s.latencies = latencies[:0]
+	defer func() { latencies = s.latencies }()
 	if h.pause > 0 {
 		s.pauseAt = h.pauseEvery / 2
 	}
@@ -117,12 +123,39 @@ func simulate(h host, l load, p policy, length, from float64) result {
 		r.mean, r.p99 = math.Inf(1), math.Inf(1)
 		return r
 	}
-	slices.Sort(s.latencies)
 	for _, v := range s.latencies {
 		r.mean += v / float64(len(s.latencies))
 	}
-	r.p99 = s.latencies[len(s.latencies)*99/100]
+	r.p99 = nth(s.latencies, len(s.latencies)*99/100)
 	return r
+}
+
+// nth returns the value that sorting would move to an index, in linear time. It reorders the values.
+func nth(values []float64, index int) float64 {
+	for len(values) > 1 {
+		pivot, low, high := values[len(values)/2], 0, len(values)-1
+		for low <= high {
+			for values[low] < pivot {
+				low++
+			}
+			for values[high] > pivot {
+				high--
+			}
+			if low <= high {
+				values[low], values[high] = values[high], values[low]
+				low, high = low+1, high-1
+			}
+		}
+		switch {
+		case index <= high:
+			values = values[:high+1]
+		case index >= low:
+			values, index = values[low:], index-low
+		default: // between both parts, which are equal to the pivot
+			return pivot
+		}
+	}
+	return values[0]
 }
 
 func (s *simulation) clock() time.Duration { return time.Duration(s.now) }
@@ -187,9 +220,9 @@ func (s *simulation) arrive() {
 }
 
 func (s *simulation) submit() {
-	f := &simFlight{packets: slices.Clone(s.ring[:min(len(s.ring), simMaxPackets)])}
-	n := len(f.packets)
-	s.ring = append(s.ring[:0], s.ring[n:]...)
+	n := min(len(s.ring), simMaxPackets)
+	f := &simFlight{packets: s.ring[:n:n]}
+	s.ring = s.ring[n:]
 	f.work = Work{Packets: n, Class: s.class, Full: n == simMaxPackets}
 	for _, p := range f.packets {
 		f.work.Bytes += p.bytes
@@ -256,6 +289,22 @@ func (s *simulation) complete() {
 		if p.at >= s.from {
 			s.sent++
 			s.latencies = append(s.latencies, s.now-p.at)
+		}
+	}
+}
+
+func TestNthIsTheValueOfTheSortedIndex(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(1, 1))
+	for n := 1; n < 200; n++ {
+		values := make([]float64, n)
+		for i := range values {
+			values[i] = float64(rnd.IntN(n)) // with duplicates
+		}
+		sorted := slices.Sorted(slices.Values(values))
+		for i := range sorted {
+			if got := nth(slices.Clone(values), i); got != sorted[i] {
+				t.Fatalf("value %d of %v: %v, want %v", i, values, got, sorted[i])
+			}
 		}
 	}
 }
