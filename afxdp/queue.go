@@ -125,7 +125,7 @@ func (q *Queue) put(src []batch.Frame) (n int, used uint32) {
 }
 
 // Reclaim puts transmitted frames back into the pool, kicks the kernel again if it has left frames in
-// the TX ring, and returns the number of descriptors still being transmitted.
+// the TX ring, and returns the number of TX descriptors that are not completed.
 func (q *Queue) Reclaim() (transmitting int) {
 	q.reclaimCompleted()
 	if q.transmitting > 0 && q.tx.level() > 0 {

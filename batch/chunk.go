@@ -3,7 +3,7 @@
 // A worker receives frames into its UMEM and lists them in a Chunk. An engine reads the chunk's In
 // column, rewrites the frames in place and writes the Out column. The worker then transmits, holds
 // or frees each frame by its Result. A frame has one owner at any time: the kernel, the worker's
-// pool, its pending queue, or one chunk.
+// pool, one of its queues, or one chunk.
 package batch
 
 import "time"
@@ -13,10 +13,10 @@ import "time"
 // engine that replaces a packet, as IPsec does, updates In.
 type Chunk struct {
 	N        int           // packets in the chunk, at most len(In)
-	Retried  int           // the first packets, which have waited for a neighbor
+	Retried  int           // number of leading packets, which have waited for a neighbor
 	Epoch    uint64        // of the FIB when the chunk was submitted
 	Lane     uint8         // of all packets, below MaxLanes; 0 comes first
-	Full     bool          // more packets may be waiting than the chunk has
+	Full     bool          // closed because it was full: more packets may be waiting
 	Deadline time.Duration // by Clock, for the transmission of the chunk; 0 for none
 	Idle     time.Duration // of the worker without work, from its start to the submission of the chunk
 	In       []Frame
@@ -31,7 +31,7 @@ const MaxLanes = 4
 
 // Stamps are the times at which a chunk passed the stages of the router, by Clock.
 type Stamps struct {
-	Received  time.Duration // the first packet left a receive ring
+	Received  time.Duration // start of the worker's iteration in which the first packet was received
 	Submitted time.Duration // closed and passed to the engine
 	Finished  time.Duration // the engine's results were seen
 	Ordered   time.Duration // all earlier chunks were transmitted

@@ -77,14 +77,14 @@ func (w *worker) chunkFor(lane int) *batch.Chunk {
 	return w.free[len(w.free)-1]
 }
 
-// smallChunks is the number of chunks of a lane in flight beside which only the last lane has others, while they are full: small
-// ones take the worker and a GPU more time per packet.
-const smallChunks = 6
+// mostInFlight is how many chunks of a lane are in flight at most. Only the last lane may have more, while its chunks are full:
+// small ones take the worker and a GPU more time per packet.
+const mostInFlight = 6
 
 // mayAdd reports whether a lane may have another chunk in flight.
 func (w *worker) mayAdd(lane int) bool {
 	l := &w.lanes[lane]
-	return l.inFlight.n < smallChunks || l.full && lane == len(w.lanes)-1
+	return l.inFlight.n < mostInFlight || l.full && lane == len(w.lanes)-1
 }
 
 // ready reports whether the engine takes a chunk of a lane now. Only the last lane waits for the engine: those before it

@@ -10,7 +10,7 @@ func TestOnlyFullChunksJoinMany(t *testing.T) {
 		for n := range 10 {
 			for _, full := range []bool{false, true} {
 				l.inFlight.n, l.full = n, full
-				if got, want := w.mayAdd(lane), n < smallChunks || full && lane == 1; got != want {
+				if got, want := w.mayAdd(lane), n < mostInFlight || full && lane == 1; got != want {
 					t.Errorf("lane %d with %d chunks, the last one full: %v: may add one: %v", lane, n, full, got)
 				}
 			}

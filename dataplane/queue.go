@@ -16,7 +16,7 @@ type Queue interface {
 	// len(src) if the transmit ring stays full; the caller keeps the rest.
 	Transmit(src []batch.Frame) (n int)
 	// Reclaim puts transmitted frames back into the pool, retries transmissions that could not be
-	// started, and returns the number of frames still being transmitted.
+	// started, and returns the number of TX descriptors that are not completed.
 	Reclaim() (transmitting int)
 	// FD returns the file descriptor for poll(2), -1 for none.
 	FD() int

@@ -20,9 +20,9 @@ type sorter struct {
 
 const (
 	sortBurst = 64
-	// sortMost is the least number of packets that are received in an iteration, if they are there: a full
-	// ring is emptied faster than a core can fill it.
-	sortMost = 1024
+	// pollBudget is the number of packets that an iteration polls at least, divided among the queues: a full ring
+	// is emptied faster than a core can fill it.
+	pollBudget = 1024
 )
 
 // receiveLanes receives packets, submits up to one chunk of each lane, and reports whether it did either.
@@ -49,7 +49,7 @@ func (w *worker) receiveLanes(now time.Duration) bool {
 // pollRings receives packets from all rings, round-robin, and reports whether there were any.
 func (w *worker) pollRings(now time.Duration) (received bool) {
 	rx := &w.rx
-	quota := max(rx.quota, sortMost/max(len(rx.queues), 1), 1)
+	quota := max(rx.quota, pollBudget/max(len(rx.queues), 1), 1)
 	for i := range rx.queues {
 		queue := (rx.first + i) % len(rx.queues)
 		for left := quota; left > 0; {
@@ -61,7 +61,7 @@ func (w *worker) pollRings(now time.Duration) (received bool) {
 			received = true
 			burst := w.sorter.burst[:n]
 			port := burst[0].Origin.Port()
-			burst = burst[:w.count(port, burst)]
+			burst = burst[:w.admit(port, burst)]
 			if w.capture != nil {
 				w.captureReceived(burst, now, queue, nil, 0)
 			}

@@ -28,7 +28,7 @@ func (s Stage) String() string { return stages[s] }
 type workerStats struct {
 	chunks       atomic.Uint64
 	waiting      atomic.Int64 // packets in the pending queue
-	transmitting atomic.Int64 // packets in transmit rings
+	transmitting atomic.Int64 // TX descriptors that are not completed
 	inFlight     atomic.Int64 // chunks that the engine has
 	idle         atomic.Int64 // nanoseconds of iterations without work
 	started      atomic.Int64 // batch.Clock at the start, 0 before
@@ -88,7 +88,7 @@ type Stats struct {
 	Workers      int
 	Chunks       uint64        // finished by engines
 	Waiting      int64         // packets in the pending queues now, waiting for neighbors or SAs
-	Transmitting int64         // packets in transmit rings now
+	Transmitting int64         // TX descriptors that are not completed now
 	InFlight     int64         // chunks that engines have now
 	Idle         time.Duration // of all workers, polling or asleep without work
 	Frames       []FrameStats  // by worker

@@ -47,7 +47,7 @@ func (w *worker) transmit() {
 	}
 }
 
-// reclaim frees transmitted frames and returns how many frames are still in transmit rings.
+// reclaim frees transmitted frames and returns how many TX descriptors are not completed.
 func (w *worker) reclaim() (transmitting int) {
 	for _, p := range w.open {
 		transmitting += w.tx[p].queue.Reclaim()

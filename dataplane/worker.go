@@ -26,8 +26,8 @@ import (
 // may be resolved (pending.go), from the slow path when the router has originated, fragmented or
 // reassembled it (slowpath.go).
 //
-// Ownership: a frame belongs to the kernel (in a ring of a queue), a chunk, the pending queue, the
-// slow path queue, the withheld frames or the pool, and to one of them at a time.
+// Ownership: a frame belongs to the kernel (in a ring of a queue), the queue of a lane, a chunk, the pending
+// queue, the slow path queue, the withheld frames or the pool, and to one of them at a time.
 //
 // Order: chunks of a lane complete in the order of submission and packets of a chunk in the order of
 // arrival, so packets of a lane, and with them flows, that share an ingress and an egress queue are not

@@ -22,7 +22,8 @@ type Follower interface {
 	// Word reports a changed word.
 	Word(a Array, index uint32, word uint64)
 	// Reuse reports that a freed index is about to be reused: a reader of the copy that started
-	// before must restart its lookup.
+	// before must restart its lookup. Epochs protect readers of the original only: a copy lags, and may
+	// still refer to an index that was freed before the reader started.
 	Reuse()
 	// Flush ends a batch of changes.
 	Flush()

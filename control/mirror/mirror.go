@@ -112,7 +112,7 @@ type Mirror struct {
 	verifying sync.Mutex // one Verify at a time
 	verifier  *rtnl.Conn // dumps of Verify
 
-	updates    hist.Histogram // nanoseconds from event to table
+	updates    hist.Histogram // nanoseconds from the receipt of changes to their end in the host's FIB
 	audits     uint64
 	lastUpdate time.Duration
 	failed     bool // the last comparison with a dump

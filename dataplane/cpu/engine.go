@@ -1,6 +1,6 @@
 // Package cpu is the engine that decides on packets with the processor alone.
 //
-// A chunk passes the engine by the block: validate every packet and gather its destination; look
+// A chunk passes through the engine block by block: validate every packet and gather its destination; look
 // all destinations up at once; follow the next hops and rewrite the link headers. A packet that is
 // not forwarded is left as it was received. Packets of a gateway pass package esp first.
 //
@@ -109,9 +109,8 @@ func (e *Engine) Decide(in []batch.Frame, out []batch.Result) {
 	e.Route(in, out)
 }
 
-// Route looks packets up: with a gateway those that have no verdict, without one all of them, after
-// the check of their sources, which is the gateway's otherwise. With a gateway, the caller passes out as
-// the ESP stage left it, or cleared; without one, out may have any content.
+// Route looks up and rewrites packets. Without a gateway, it applies reverse path filtering first, and out may have any content.
+// With one, it skips packets that already have a verdict in out, from the ESP stage, which has checked sources.
 func (e *Engine) Route(in []batch.Frame, out []batch.Result) {
 	verify := e.esp == nil && e.fib.HasRPF()
 	for start := 0; start < len(in); start += block {

@@ -10,7 +10,7 @@
 //
 // The kernel is resident: a chunk needs no driver call. One kernel serves all workers of a GPU. A worker
 // divides a chunk into tiles (tiling.go) and gives each a free slot of the pool that all workers share
-// (pool.go), so that one worker can use the whole GPU. A worker's chunks complete in order.
+// (pool.go), so that one worker can use the whole GPU. Chunks of a lane complete in order.
 //
 // # Load
 //
@@ -33,15 +33,15 @@
 //
 // # Low-latency path
 //
-// If the worker has no other chunk on the GPU, it copies the headers of a small chunk to the mailbox (inlined headers).
+// If the worker has no other chunk in flight, it copies the headers of a small chunk to the mailbox (inlined headers).
 // The GPU writes the rewritten bytes to the mailbox, without a fence (inline completions), and the
 // worker applies them to the frames (lowlatency_unsafe.go).
 //
 // # IPsec
 //
 // An IPsec gateway has another resident kernel, which encrypts and decrypts packets before the lookup. A
-// chunk passes the device once or twice (passes.go). The host always takes the sequence numbers. Of packets
-// whose tunnel the device has found, the device writes the outer headers; of the others, the host applies the
+// chunk passes through the device once or twice (passes.go). The host assigns the sequence numbers, or lends the device ranges
+// of them (numbers.go). Of packets whose tunnel the device has found, the device writes the outer headers; of the others, the host applies the
 // policies and writes the headers. The SA of received ESP is found by the device or by the host. A job beside
 // each descriptor has the device's part. When the chunk is done, the lookup included, the host checks the replay window, records the
 // number and counts lifetimes.

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"math/bits"
 	"sync/atomic"
 	"time"
 
@@ -28,8 +29,8 @@ type Engine struct {
 	tiling      tiling
 	reserved    [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
 	lanes       [batch.MaxLanes]laneChunks
-	timeout     time.Duration   // for a chunk, of the GPU's working time
-	limit       time.Duration   // for a chunk
+	timeout     time.Duration   // for a chunk, of the time in which the GPU finishes others
+	limit       time.Duration   // for a chunk, in all
 	late        bool            // the oldest chunk on the GPU is; see waits
 	deferred    int             // chunks that the CPU has not executed yet; see defers
 	receiving   int             // chunks on the GPU with received ESP
@@ -283,11 +284,28 @@ func (e *Engine) finishTiles(f *flight) bool {
 	return true
 }
 
+// finishRouted copies and checks the results of a tile without jobs. If the tables changed after an inline
+// completion, the CPU executes its packets: their frames are unchanged.
+func (e *Engine) finishRouted(s *slot, in []batch.Frame, out []batch.Result) {
+	s.copyResults(out)
+	for rest := s.completed; rest != 0; rest &= rest - 1 {
+		first := bits.TrailingZeros32(rest) * batchFrames
+		end := min(first+batchFrames, len(in))
+		in, out := in[first:end], out[first:end]
+		if s.generation(first) == e.generation.Load() {
+			s.applyCompletions(first, in, out, e.umem)
+		} else {
+			e.cpu.Decide(in, out)
+		}
+	}
+	e.checker.check(in, out)
+}
+
 // finishChunk does the host's part for a chunk that the device has finished: it compares it with the CPU's
 // results (shadow), confirms replay windows and applies inbound policies (ipsecPath.finish).
 func (e *Engine) finishChunk(f *flight) {
 	switch {
-	case f.pass == opened: // and finished
+	case f.pass == doneInFirst: // and finished
 	case f.jobs == nil:
 		e.shadow.compare(f.chunk, nil)
 	default:

@@ -79,15 +79,16 @@ func (e *Engine) expect(f *flight) bool {
 // settle waits until all older chunks have numbers, but those that were posted for an outbound SA, or, if it is nil, for the
 // device to number. It reports whether that is so.
 func (e *Engine) settle(sa *ipsec.SA) bool {
-	for by := batch.Clock() + settleLimit; !e.numbered(sa); {
+	for by := batch.Clock() + settleLimit; !e.olderNumbered(sa); {
 		if e.advance(); batch.Clock() > by {
-			return e.numbered(sa)
+			return e.olderNumbered(sa)
 		}
 	}
 	return true
 }
 
-func (e *Engine) numbered(sa *ipsec.SA) bool {
+// olderNumbered reports whether all chunks but the last one have their numbers: see settle.
+func (e *Engine) olderNumbered(sa *ipsec.SA) bool {
 	for i := range e.inFlight[:len(e.inFlight)-1] {
 		f := &e.inFlight[i]
 		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && (f.expected.SA != sa || sa == nil && f.unread&numbersFlag == 0) {

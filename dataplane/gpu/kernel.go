@@ -91,7 +91,7 @@ func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (
 	d.closers = append(d.closers, k.mailbox.Close)
 	if d.keyTable != nil && !d.options.HostNumbers && slots >= minLendSlots {
 		k.lender = newLender(&d.state, k.mailbox, k.pool, d.options)
-		k.lender.chunks, k.lender.ended, d.keyTable.lender = d.keyTable.policies.counters, d.keyTable.policies.after, k.lender
+		k.lender.chunks, k.lender.drained, d.keyTable.lender = d.keyTable.policies.counters, d.keyTable.policies.after, k.lender
 	}
 	host, err := d.register(k.mailbox.Bytes)
 	if err != nil {

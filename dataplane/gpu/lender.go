@@ -48,9 +48,9 @@ type lender struct {
 	due      atomic.Int64 // of the next review
 
 	retired map[uint32][]chunkCounter // by key: chunks that may use it
-	left    map[uint32][]chunkCounter // by tunnel: chunks whose packets may have had an earlier SA; the host takes numbers for them yet
+	leaving map[uint32][]chunkCounter // by tunnel: chunks whose packets may have had an earlier SA; the host takes numbers for them yet
 	chunks  func() []chunkCounter
-	ended   func(before []chunkCounter) bool
+	drained func(before []chunkCounter) bool
 }
 
 // outbound is what a worker knows of SAs: see esp.Stage.
@@ -81,7 +81,7 @@ func newLender(state *deviceState, m *mailbox, p *slotPool, o Options) *lender {
 	p.keep(1)
 	return &lender{
 		state: state, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, sas: map[*ipsec.SA]*lentSA{},
-		retired: map[uint32][]chunkCounter{}, left: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, ended: func([]chunkCounter) bool { return true },
+		retired: map[uint32][]chunkCounter{}, leaving: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, drained: func([]chunkCounter) bool { return true },
 	}
 }
 
@@ -166,7 +166,7 @@ func (l *lender) retire(sas []*ipsec.SA) {
 	}
 	used := l.chunks()
 	for i, s := range of {
-		l.retired[l.sas[s].key], l.left[s.Tunnel()] = used, used
+		l.retired[l.sas[s].key], l.leaving[s.Tunnel()] = used, used
 		delete(l.sas, s)
 		s.Return(next[i])
 	}
@@ -183,7 +183,8 @@ func (l *lender) plausible(x *lentSA, number, last uint64) bool {
 	return false
 }
 
-// revoke gives all lent numbers up: the device is lost. If it answers again, it still has them, which are too old then.
+// revoke gives all lent numbers up: the device is lost. A device that answers again may still use these numbers; takeNumbered
+// discards such packets, as the host has sent higher numbers since.
 // Each loss costs all of them, so the pause after it grows if they follow each other.
 func (l *lender) revoke() {
 	l.ready.Store(false)
@@ -196,7 +197,7 @@ func (l *lender) revoke() {
 	l.paused.Store(int64(l.lostAt + l.pause))
 	used := l.chunks()
 	for s, x := range l.sas {
-		l.retired[x.key], l.left[s.Tunnel()] = used, used
+		l.retired[x.key], l.leaving[s.Tunnel()] = used, used
 		l.stale = append(l.stale, request{what: requestRetire, key: x.key, tunnel: uint16(s.Tunnel())})
 		s.Revoke()
 	}

@@ -266,7 +266,7 @@ func TestNextSAOfATunnelIsLentAfterChunksOfTheFirst(t *testing.T) {
 	r.next, r.last = make([]atomic.Uint64, 8), make([]atomic.Uint64, 8)
 	running := true
 	r.l.chunks = func() []chunkCounter { return []chunkCounter{{begun: 1}} }
-	r.l.ended = func(before []chunkCounter) bool { return before == nil || !running }
+	r.l.drained = func(before []chunkCounter) bool { return before == nil || !running }
 	r.lend(r.sas[0])
 	r.sas[0].EndLoan()
 	if r.lend(next); next.Lender() != nil {

@@ -29,11 +29,11 @@ func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 	var all []request
 	for _, s := range sas {
 		key := s.KeyIndex()
-		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.ended(l.retired[key]) || !l.ended(l.left[s.Tunnel()]) { // the host may yet number packets of older chunks
+		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.drained(l.retired[key]) || !l.drained(l.leaving[s.Tunnel()]) { // the host may yet number packets of older chunks
 			continue
 		}
 		delete(l.retired, key)
-		delete(l.left, s.Tunnel())
+		delete(l.leaving, s.Tunnel())
 		first, last, ok := s.Lend(lentNumbers, l)
 		if !ok {
 			continue

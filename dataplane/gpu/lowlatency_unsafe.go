@@ -1,7 +1,6 @@
 package gpu
 
 import (
-	"math/bits"
 	"sync/atomic"
 	"unsafe"
 
@@ -107,21 +106,4 @@ func (s *slot) applyCompletions(first int, in []batch.Frame, out []batch.Result,
 		}
 		out[i] = batch.MakeResult(arg, uint16(c[2]>>16), v)
 	}
-}
-
-// finishRouted copies and checks the results of a tile without jobs. If the tables changed after an inline
-// completion, the CPU executes its packets: their frames are unchanged.
-func (e *Engine) finishRouted(s *slot, in []batch.Frame, out []batch.Result) {
-	s.copyResults(out)
-	for rest := s.completed; rest != 0; rest &= rest - 1 {
-		first := bits.TrailingZeros32(rest) * batchFrames
-		end := min(first+batchFrames, len(in))
-		in, out := in[first:end], out[first:end]
-		if s.generation(first) == e.generation.Load() {
-			s.applyCompletions(first, in, out, e.umem)
-		} else {
-			e.cpu.Decide(in, out)
-		}
-	}
-	e.checker.check(in, out)
 }

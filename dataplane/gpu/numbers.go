@@ -9,10 +9,10 @@ import (
 // If nearly all packets of a worker are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
 // its chunks have one pass (kernel/numbers.h). The lender lends it the numbers of each SA that the host meets.
 //
-// From the first packet on that the device leaves to the host, the host takes the numbers of the chunk. They are behind
-// those of the device, and in front of those of the worker's next chunk: its turn comes when the second pass of this one
-// is posted. So the numbers of a worker are in the order of transmission. Packets that have a number are no such ones: the
-// host seals them with it.
+// If the device leaves a packet to the host, the host assigns the numbers of this packet and of all later ones of the chunk.
+// The device numbers no packet of the worker's next chunk before the second pass of this one is posted. So numbers are in
+// the order of transmission, as all packets to seal are in one lane (docs/design/dataplane.md). Exception: a packet that the
+// device has given a number (resultNumbered); the host seals it with that.
 
 // numbering is whether the device numbers the packets of a worker's next chunk.
 type numbering struct {
@@ -21,9 +21,9 @@ type numbering struct {
 	seen     int    // chunks in a row with nearly all packets to seal
 	left     int    // chunks in a row with many packets that the device has left to the host
 	pause    int    // chunks
-	kept     bool   // an abandoned chunk may have kept the turn for good: the next one does not wait for it
-	tried    bool   // that one is not finished yet
-	stuck    bool   // it was abandoned, too: the device has lost count of turns
+	kept     bool   // an abandoned chunk may have kept the turn for good: the next chunk does not wait for it
+	tried    bool   // that next chunk is in flight
+	stuck    bool   // it was abandoned, too: the device may have lost count of turns; until the kernel is launched again
 	off      bool   // for tests
 	sas      []*ipsec.SA
 }

@@ -7,17 +7,17 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// A gateway's chunk passes the GPU once or twice:
+// A gateway's chunk passes through the GPU once or twice. The first pass is one of these, or is left out if the host is expected
+// to read most packets anyway:
 //
-//	first   The frames are posted unread. The device finds the SAs of received ESP and opens it, and finds the
-//	        tunnels of packets to seal. All others are the host's.
-//	last    The host makes jobs of the packets that are not opened, and posts them. It waits until all older chunks
-//	        are in their last pass, so that sequence numbers are in the order of chunks.
+//	expected  (expect.go) all packets are expected to be of one SA, and the device seals or opens them
+//	numbered  (numbers.go) packets of many SAs, which the device numbers and seals
+//	find      the device finds the SAs of received ESP and opens it, and finds the tunnels of packets to seal;
+//	          without packets to open, it reads only headers
 //
-// A chunk whose packets are expected to be of one SA has a first pass that seals or opens them (expect.go).
-// A chunk whose packets are all opened or sealed skips the second pass. One that is expected to have few packets for the
-// first skips that, as the host reads its packets anyway. Without packets to open, the device reads only headers in the
-// first one.
+// All other packets are the host's. In the last pass, the host makes jobs of the packets that are not opened or sealed, and posts
+// them. It waits until all older chunks are in their last pass, so that sequence numbers are in the order of chunks. A chunk whose
+// packets are all opened or sealed skips that pass.
 
 // pass is the progress of a chunk on the GPU.
 type pass uint8
@@ -25,8 +25,8 @@ type pass uint8
 const (
 	lastPass pass = iota // or without ESP
 	firstPass
-	waiting // for the last one
-	opened  // finished by the first one
+	waiting     // for the last one
+	doneInFirst // finished by the first one
 )
 
 // findMode says which chunks have a first pass for packets of a kind, received ESP or packets to seal, by what recent
@@ -130,7 +130,7 @@ func (e *Engine) postUnread(f *flight) {
 func (e *Engine) advance() {
 	for i := 0; e.unposted > 0 && i < len(e.inFlight); i++ {
 		f := &e.inFlight[i]
-		if f.placement != ExecutedOnGPU || f.pass == lastPass || f.pass == opened {
+		if f.placement != ExecutedOnGPU || f.pass == lastPass || f.pass == doneInFirst {
 			continue
 		}
 		if f.pass == firstPass && !e.found(f) {
@@ -151,7 +151,7 @@ func (e *Engine) found(f *flight) bool {
 
 // finished reports whether the last pass of a chunk is finished.
 func (e *Engine) finished(f *flight) bool {
-	return f.pass == opened || f.pass == lastPass && e.finishTiles(f)
+	return f.pass == doneInFirst || f.pass == lastPass && e.finishTiles(f)
 }
 
 // postJobs makes jobs of the packets of a chunk that the device has not opened, and posts them. Without any, the
@@ -179,7 +179,7 @@ func (e *Engine) postJobs(f *flight) {
 	}
 	switch {
 	case rest == 0:
-		f.pass = opened
+		f.pass = doneInFirst
 		e.pool.put(f.slots[:f.tiles])
 	case first:
 		f.pass = lastPass

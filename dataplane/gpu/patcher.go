@@ -52,7 +52,7 @@ type patcher struct {
 	mu      sync.Mutex // guards the following fields
 	changed *sync.Cond
 	queue   patchQueue
-	flushes bool // the queue is being applied
+	flushes bool // the queue is to be applied
 	closed  bool
 	done    chan struct{}
 
@@ -138,7 +138,7 @@ func (p *patcher) flush() {
 }
 
 // progress returns a lower bound of the applied patches, and the queued ones. If both are equal, the
-// device is up to date.
+// device is up to date, unless it failed: its patches count as applied then.
 func (p *patcher) progress() (applied, queued uint64) {
 	if p == nil {
 		return 0, 0

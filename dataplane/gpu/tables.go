@@ -78,8 +78,8 @@ func (t *tables) nextGeneration() {
 // Flush implements fib.Follower.
 func (t *tables) Flush() { t.patcher.flush() }
 
-// Replace implements trie.Follower. It fills the inactive buffer, after running lookups have left it. Old
-// words beyond the new ones stay in the buffer: no lookup reaches them before a patch, since a table fills
+// Replace implements trie.Follower. It raises the generation first, and fills the inactive buffer when the
+// device has the new one, so that a lookup that still reads this buffer is repeated. Old words beyond the new ones stay in the buffer: no lookup reaches them before a patch, since a table fills
 // a whole node before it stores the reference to it.
 func (im *image) Replace(words []uint32) {
 	im.mu.Lock()

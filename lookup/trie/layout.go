@@ -33,9 +33,9 @@
 //
 // # Concurrent readers
 //
-// An update fills words that no reader can reach, then stores the word that makes them
-// reachable; every store is of one aligned word. A lookup therefore ends at the old or
-// the new route.
+// An update overwrites reachable words one at a time, and fills a new node before it stores
+// the reference to it; every store is of one aligned word. A lookup therefore ends at the old
+// or the new route.
 //
 // Readers can still be in a node that is no longer referenced. Before the writer reuses
 // nodes, it increments the generation in the header (a seqlock): a reader compares the

@@ -1,7 +1,7 @@
 /* Lookups in a trie image (layout.go) for devices. Included by the kernels and by lookup.cu.
  *
- * A lookup is valid if the word at TRIE_GENERATION is the same before and after it (a seqlock);
- * otherwise the caller retries. One check covers all lookups between the two loads. */
+ * A lookup is valid if a generation is the same before and after it (a seqlock), the word at TRIE_GENERATION or, in the GPU
+ * engine, that of all tables; otherwise the caller retries. One check covers all lookups between the two loads. */
 #ifndef WARPROUTE_TRIE_H
 #define WARPROUTE_TRIE_H
 

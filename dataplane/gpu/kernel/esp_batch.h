@@ -18,7 +18,7 @@ DEVICE void begin_packet(const struct esp_key *keys, const struct staging *s, co
 	c->failed = key_segments(k, &c->job) != c->job.key >> JOB_KEY_SEGMENTS_SHIFT;
 	if (!c->failed && job_kind(c) == JOB_SEAL && c->job.flags & JOB_ENCAPSULATE) {
 		c->failed = encapsulate(&keys[c->job.key & JOB_KEY_MASK], k, s->words + c->at, &c->job, frame + ETHERNET_LEN, frame + c->job.esp);
-		c->job.high = c->job.header;
+		c->job.high = c->job.header; /* from here on the upper half, as without JOB_ENCAPSULATE */
 	}
 	c->failed = c->failed || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
 	if (c->failed)
@@ -189,7 +189,7 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
 
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
  * many at a time as the staging buffer holds. Each is written back once, after its lookup. flags are those of the
- * size word: with FIND_SAS, EXPECT_SA and NUMBERS, the device makes the jobs. */
+ * size word: with FIND_SAS, EXPECT_SA, and NUMBERS without HAS_JOBS, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
 			      uint32_t *block_turn, uint32_t batch, struct desc_word w, uint32_t flags)

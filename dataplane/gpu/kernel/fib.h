@@ -6,7 +6,8 @@
 #include "device.h"
 #include "layout.h"
 
-/* A next-hop word: kind (8 bits), route MTU (16, 0 for none), 7 zero bits, ECMP flag (1), index of
+/* A next-hop word: kind (8 bits), route MTU (16, 0 for none), 7 bits that the device
+ * ignores but for bit 33, which is 0 (load_generation), ECMP flag (1), index of
  * an adjacency or ECMP group (32). */
 DEVICE uint32_t hop_kind(uint64_t word) { return (uint32_t)(word >> HOP_KIND_SHIFT); }
 DEVICE uint32_t hop_is_group(uint64_t word) { return word >> HOP_GROUP_SHIFT & 1; }

@@ -1,4 +1,4 @@
-/* ESP jobs: the processing of a packet before its lookup. The host has resolved SAs and policies.
+/* ESP jobs: the processing of a packet before its lookup. The host or the device (find_sa.h, expect.h, numbers.h) has resolved SAs and policies.
  * Included by staging.h and inner.h. */
 #ifndef WARPROUTE_JOB_H
 #define WARPROUTE_JOB_H

@@ -8,8 +8,8 @@
  *	first                    the sequence number of the slot's first tile since the launch
  *	results                  a struct result per packet
  *	descriptors              warp batches
- *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS or
- *	                         EXPECT_SA, the device stores 8 bytes per packet here: key index, and sequence number or length
+ *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS,
+ *	                         EXPECT_SA or NUMBERS, the device stores 8 bytes per packet here: key index, and sequence number or length
  *	headers, short headers   inlined headers of the first batches (low-latency path)
  *	completions              inline completions of these packets
  *
@@ -22,9 +22,9 @@
  *	       seq, size  7 frames       seq, size  7 frames       ...
  *
  * A size word has the number of packets, the packets of each batch but the last, the worker's number,
- * and flags. With EXPECT_SA, only the first cache line of a batch has it; expect.h has the words of the others.
+ * and flags. With EXPECT_SA and NUMBERS, only the first cache line of a batch has it; expect.h and numbers.h have the words of the others.
  *
- * Low-latency path: if the device is idle, the host copies the packets' headers beside the
+ * Low-latency path: if the worker has no other chunk in flight and this one is small, the host copies the packets' headers beside the
  * descriptors (INLINE_HEADERS in the size word), which saves a PCIe round trip. A header is a
  * cache line: the 64 bytes from 2 before the frame on (packet.h). If all packets are IPv4 without
  * options, 32 bytes suffice (INLINE_SHORT_HEADERS): from the last two bytes of the link addresses
@@ -70,7 +70,7 @@ struct mailbox {
 CHECK_WORKER_MEMORY_LAYOUT;
 CHECK_MAILBOX_LAYOUT;
 
-/* A tile: up to WARPS warp batches of one chunk. */
+/* A tile: up to one warp batch of a chunk for each warp of the block. */
 struct tile {
 	uint8_t *slot, *umem;
 	uint32_t umem_bytes, seq, packets;

@@ -2,9 +2,9 @@
  * frames that it has not read. The device finds the tunnel of each packet (classify.h) and the tunnel's SA, takes a
  * number, and seals the packet, in one pass. Packets that it cannot seal are the host's.
  *
- * Numbers are in the order of the worker's packets: batches take them one after another, as turns. A turn has passed
- * when the word of the worker has its number. Within a tile, which one block serves, the turn passes
- * through shared memory.
+ * Numbers are in the order of the worker's packets: batches take them one after another, as turns. It is a batch's turn
+ * when the worker's word shows that all turns before it have passed. Within a tile, which one block serves, the turn
+ * passes through shared memory.
  *
  * If only the host can seal a packet, but its tunnel is known (TCP with an MSS option to lower), it gets a number in its
  * turn, for the host to use (RESULT_NUMBERED). Any other packet of the host ends the numbering of its chunk: all packets
@@ -15,7 +15,7 @@
  * The descriptors of a warp batch have, in the words that have the size otherwise:
  *
  *	cache line 1  the turn of the tile's first batch
- *	cache line 2  nonzero: the tile is the first of its chunk
+ *	cache line 2  nonzero: the tile is the first of its chunk, and waits until an older chunk has passed on a turn that it kept
  *
  * Of a tile with HAS_JOBS besides, cache line 1 has the turn that a chunk has kept, and that it passes on.
  *
@@ -31,7 +31,7 @@
 struct turn {
 	uint32_t *word;   /* of the worker, in device memory: twice the number of turns that have passed, and TURN_KEPT */
 	uint32_t first;   /* turn of the tile's first batch */
-	uint32_t starts;  /* whether the tile is the first of its chunk */
+	uint32_t starts;  /* whether the tile waits for a kept turn: cache line 2 */
 	uint32_t batches; /* of the tile */
 };
 
@@ -165,8 +165,8 @@ struct numbered {
 	uint64_t last; /* of the SA's numbers */
 };
 
-/* Finds the SA of a packet, with a copy of its header. The last number is loaded before a number is taken: with a later
- * one, a number that was beyond the end would pass, after the host has used it. */
+/* Finds the SA of a packet, with a copy of its header. The last number is loaded before a number is taken: otherwise
+ * a number beyond the loan could look valid after the host has used it and has lent more. */
 DEVICE_CALL struct numbered find_tunnel_sa(const struct key_table *v, uint32_t *header, struct desc_word w, int clamp)
 {
 	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, classify(v->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};

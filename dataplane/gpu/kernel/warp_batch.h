@@ -109,7 +109,7 @@ DEVICE struct prefetch prefetch_tables(const struct tables *t, uint32_t generati
 	return v;
 }
 
-/* Copy headers and hot entries to the scratch. The caller synchronizes the warp. */
+/* Copies hot entries to the scratch. The caller synchronizes the warp. */
 DEVICE void fill_hot_entries(struct warp_scratch *scratch, const struct prefetch *v)
 {
 	uint32_t lane = lane_id();
