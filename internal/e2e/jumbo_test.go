@@ -80,10 +80,19 @@ func TestJumboFramesAreCapturedAndTracedWhole(t *testing.T) {
 	traces, err := socket.Open(t.Context(), r.Socket, "/trace?count=1&filter=icmp+and+greater+9000")
 	require.NoError(t, err)
 	defer traces.Close()
-	time.Sleep(60 * time.Millisecond) // a worker that sleeps looks for taps when it wakes
-	c.pings(t, "9000 bytes", "10.2.0.2", 8972, "-M", "do")
 	var trace status.Trace
-	if err := json.NewDecoder(traces).Decode(&trace); err != nil || !strings.HasPrefix(trace.Packet, "ICMP type ") || trace.Bytes != 9014 || !trace.Destination.IsValid() {
+	traced := make(chan error, 1)
+	go func() { traced <- json.NewDecoder(traces).Decode(&trace) }()
+	for range 50 { // a worker that sleeps looks for taps when it wakes
+		if c.pings(t, "9000 bytes", "10.2.0.2", 8972, "-M", "do"); len(traced) > 0 {
+			break
+		}
+		time.Sleep(60 * time.Millisecond)
+	}
+	if len(traced) == 0 {
+		t.Fatal("no packet is traced")
+	}
+	if err := <-traced; err != nil || !strings.HasPrefix(trace.Packet, "ICMP type ") || trace.Bytes != 9014 || !trace.Destination.IsValid() {
 		t.Errorf("%v: %+v", err, trace)
 	}
 	all, _ := seen.end(t)
