@@ -80,7 +80,7 @@ test: ## run all tests; needs root
 	$(call GOTEST,$(addprefix ./,$(SEQUENTIAL) $(PLAIN)))
 	$(call GOTEST,$$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | sort -u | grep -v -e internal/e2e $(patsubst %,-e '^./%$$',$(SEQUENTIAL) $(PLAIN)) | xargs)) -run '$(PLAIN_TESTS)'
 	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v $(patsubst %,-e '%',$(NOT_RACE)) | xargs)) -race
-	CGO_ENABLED=1 $(call GOTEST,./internal/e2e) -race -count=1 -timeout 40m # what it tests is built by it, so no earlier result counts
+	CGO_ENABLED=1 $(call GOTEST,./internal/e2e) -race -count=1 # what it tests is built by it, so no earlier result counts
 	$(call GOTEST,./internal/e2e/soak) -count=1
 	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ | xargs)) -count=1 -p 1
 
