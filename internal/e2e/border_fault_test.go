@@ -1,6 +1,10 @@
 package e2e
 
 import (
+	"fmt"
+	"net/netip"
+	"os/exec"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,10 +71,10 @@ func TestBorderRouterSurvivesDaemonFaults(t *testing.T) {
 			first()
 			lost := b.pings()
 			c.fault()
-			n := lost()
+			n, first := lost()
 			t.Logf("%d pings lost", n)
 			if (n > 0) != c.lossy {
-				t.Errorf("%d pings lost, lossy: %v", n, c.lossy)
+				t.Errorf("%d pings lost, lossy: %v\n%s", n, c.lossy, first)
 			}
 			_ = b.up[0].Process.Signal(unix.SIGKILL) // if it runs
 		})
@@ -98,23 +102,52 @@ func (b *border) stays() {
 	}
 }
 
-// pings sends pings behind the upstreams until the returned function is called, which returns how many got no answer.
-func (b *border) pings() func() int {
-	stop, result := make(chan struct{}), make(chan int)
+// pings sends pings behind the upstreams until the returned function is called, which returns how many got no answer, and what
+// the namespaces and the router knew when the first one was lost.
+func (b *border) pings() func() (lost int, first string) {
+	type result struct {
+		lost  int
+		first string
+	}
+	stop, results := make(chan struct{}), make(chan result)
 	go func() {
-		lost := 0
+		var r result
 		for {
 			select {
 			case <-stop:
-				result <- lost
+				results <- r
 				return
 			default:
 			}
 			if _, err := b.ping(b.dsts[0]); err != nil {
-				lost++
+				if r.lost++; r.lost == 1 {
+					r.first = b.wayOf(b.dsts[0])
+				}
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
 	}()
-	return func() int { close(stop); return <-result }
+	return func() (int, string) { close(stop); r := <-results; return r.lost, r.first }
+}
+
+// wayOf returns the routes and neighbors on the way to dst and back, and the router's decision and drops.
+func (b *border) wayOf(dst netip.Addr) string {
+	var text strings.Builder
+	add := func(name string, out string, err error) { fmt.Fprintf(&text, "%s:\n%s%v\n", name, out, err) }
+	fmt.Fprintln(&text, time.Now().Format(time.StampMilli))
+	for _, ns := range []string{"host1", "edge1", "up1", "up2"} {
+		to := dst
+		if ns != "host1" && ns != "edge1" {
+			to = netip.MustParseAddr("198.51.100.2")
+		}
+		out, err := b.Network[ns].Run("ip", "route", "get", to.String())
+		add(ns+", route to "+to.String(), out, err)
+		out, err = b.Network[ns].Run("ip", "neigh")
+		add(ns+", neighbors", out, err)
+	}
+	for _, args := range [][]string{{"route", "lookup", dst.String()}, {"show", "drops"}} {
+		out, err := exec.Command(program, append(args, "--socket", b.router.Socket)...).CombinedOutput()
+		add("router, "+strings.Join(args, " "), string(out), err)
+	}
+	return text.String()
 }
