@@ -27,6 +27,7 @@ func (w *worker) complete() bool {
 	for i := range w.lanes {
 		for range finished[i] {
 			w.finish(w.removeOldest(i))
+			w.releaseOldest() // finish looks up routes, too (hopTo)
 			if left--; left > 0 {
 				w.reclaim() // a transmit ring may not have room for several chunks
 			}

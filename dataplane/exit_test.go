@@ -8,6 +8,7 @@ import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/offload"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
 )
@@ -89,6 +90,41 @@ func (m *marking) Submit(c *batch.Chunk) {
 	m.Engine.Submit(c)
 	for i := range c.In[:c.N] {
 		c.In[i].Origin = c.In[i].Origin.With(m.marks)
+	}
+}
+
+// observing is a host that calls a function for each packet that it gets, on the worker's thread.
+type observing struct {
+	host
+	sent func()
+}
+
+func (o *observing) Send(packets [][]byte, results []offload.Result, budget time.Duration) time.Duration {
+	o.sent()
+	return o.host.Send(packets, results, budget)
+}
+
+// A worker looks up routes also for the packets of a chunk that the engine has finished; until then, the FIB reuses no
+// entry that they may have.
+func TestFinishedChunkHoldsTheFIB(t *testing.T) {
+	r := newRig(t, 64)
+	sent, passed := 0, 0
+	h := &observing{sent: func() {
+		if sent++; r.config.FIB.Passed()() {
+			passed++
+		}
+	}}
+	hop := r.hop(fib.KindNoPort)
+	r.config.FIB.SetExits(hop, fib.ExitIPv4)
+	r.routeTo(hop, "10.3.0.0/16")
+	r.config.Workers[0].Exit = h
+	r.queues[0].Play([][]byte{testutil.UDP4("192.0.2.1", "10.3.0.9", 1, 2)}, 1)
+	r.run("a packet", func(s *dataplane.Stats) bool { return s.Delivered == 1 })
+	if sent != 1 || passed != 0 {
+		t.Errorf("%d calls, in %d of which the FIB might reuse entries", sent, passed)
+	}
+	if !r.config.FIB.Passed()() {
+		t.Error("the worker holds the FIB after its last chunk")
 	}
 }
 

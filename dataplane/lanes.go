@@ -114,14 +114,19 @@ func (w *worker) submit(lane int, c *batch.Chunk) {
 	w.engine.Submit(c)
 }
 
-// removeOldest removes the oldest chunk in flight of a lane. The worker then holds the FIB's epoch of the
-// oldest remaining chunk of all lanes.
+// removeOldest removes the oldest chunk in flight of a lane. The worker holds the FIB's epoch of the chunk until
+// releaseOldest.
 func (w *worker) removeOldest(lane int) *batch.Chunk {
-	c := w.lanes[lane].inFlight.pop()
 	w.inFlight--
+	return w.lanes[lane].inFlight.pop()
+}
+
+// releaseOldest ends the use of the FIB for a removed chunk. The worker then holds the epoch of the oldest remaining
+// chunk of all lanes.
+func (w *worker) releaseOldest() {
 	if w.inFlight == 0 {
 		w.reader.Release()
-		return c
+		return
 	}
 	oldest := ^uint64(0)
 	for i := range w.lanes {
@@ -130,5 +135,4 @@ func (w *worker) removeOldest(lane int) *batch.Chunk {
 		}
 	}
 	w.reader.Hold(oldest)
-	return c
 }

@@ -155,6 +155,7 @@ func (w *worker) shutDown() {
 				w.drop(f, batch.Stopping)
 			}
 			w.pending.cancelRetry(c.Retried)
+			w.releaseOldest()
 		}
 	}
 	for i := range w.lanes {
