@@ -151,12 +151,15 @@ func (e *Engine) place(f *flight) Placement {
 	if p := e.choose(f); p != ExecutedOnGPU {
 		return p
 	}
-	free := e.pool.free(e.reserved[f.chunk.Lane])
+	request := slotRequest{home: int(e.number), reserved: e.reserved[f.chunk.Lane]}
+	free := e.pool.free(request.reserved)
 	if e.saturated(f.chunk) {
 		free = 0 // to spread the chunk over
+		request.from = e.pool.share(e.number)
 	}
 	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1, free)
-	slots := e.pool.take(f.slots[:0], int(e.number), want, e.reserved[f.chunk.Lane])
+	request.n = want
+	slots := e.pool.take(f.slots[:0], request)
 	if len(slots) < least {
 		e.pool.put(slots)
 		e.withdrawChoice(f)
