@@ -26,20 +26,29 @@ func TestIperf(t *testing.T) {
 		})
 		const most = 10 // percent of UDP packets lost
 		for _, args := range []string{"-n 4M", "-n 4M -R", "-n 1M -u -b 10M -l 1400"} {
-			out := must(t, c.client, "iperf3", append(strings.Fields(args), "-J", "-c", f.server, "-p", port)...)
 			type sum struct {
 				Bytes   float64 `json:"bytes"`
 				Packets int     `json:"packets"`
 				Lost    float64 `json:"lost_percent"`
 			}
-			var result struct {
-				End struct {
+			type report struct {
+				Error string // with exit status 0
+				End   struct {
 					Sent     sum `json:"sum_sent"`
 					Received sum `json:"sum_received"`
 					UDP      sum `json:"sum"`
 				} `json:"end"`
 			}
-			require.NoError(t, json.Unmarshal([]byte(out), &result))
+			var result report
+			eventually(t, 5*time.Second, "the server has ended the test before", func() bool {
+				out := must(t, c.client, "iperf3", append(strings.Fields(args), "-J", "-c", f.server, "-p", port)...)
+				result = report{}
+				require.NoError(t, json.Unmarshal([]byte(out), &result))
+				return !strings.Contains(result.Error, "busy")
+			})
+			if result.Error != "" {
+				t.Errorf("%s, iperf3 %s: %s", f.name, args, result.Error)
+			}
 			end, udp := result.End, strings.Contains(args, "-u")
 			if udp && (end.UDP.Packets < 1<<20/1400 || end.UDP.Lost > most) || !udp && (end.Sent.Bytes < 4<<20 || end.Received.Bytes < 4<<20/10) {
 				t.Errorf("%s, iperf3 %s: %+v", f.name, args, end)
