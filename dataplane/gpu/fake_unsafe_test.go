@@ -26,6 +26,7 @@ type fake struct {
 	version       uint32
 	mode, mps     uint32
 	partitioned   uint32
+	busy          uint32
 }
 
 // newFake builds a driver for one test. Injected failures are OutOfMemory.

@@ -35,11 +35,10 @@ func (r *kernelRig) launchBlocks(stopping chan struct{}) {
 		default:
 		}
 		n := r.kernel.wakes.Load()
-		if n == launched || atomic.LoadUint32(&r.fake.running[0]) != 0 {
+		if n == launched {
 			continue
 		}
 		launched = n
-		atomic.StoreUint32(&r.fake.running[0], 1)
 		blocks, ended := runBlocks(r.kernel.mailbox, r.engines[0].umem)
 		r.mu.Lock()
 		r.blocks = blocks
@@ -74,6 +73,7 @@ func (r *kernelRig) setHang(hang bool) {
 func newKernelRig(t *testing.T, workers int, o Options) *kernelRig {
 	t.Helper()
 	f, library := newFake(t)
+	f.busy = 1
 	base, mem := newBase(t), mapMemory(t, 1<<20)
 	o.Library = library
 	r := &kernelRig{Device: got(openFirst(base, o))(t), fake: f}

@@ -30,6 +30,7 @@ static struct state {
 	u32 version;     /* of CUDA; 0: 12.0. Green contexts work from 12.4 on, streams in them from 12.5 */
 	u32 mode, mps;   /* how the GPUs are shared: CUcomputemode, and by MPS */
 	u32 partitioned; /* streams in green contexts so far */
+	u32 busy;        /* a launched kernel runs until the test ends its blocks */
 } *state;
 
 CHECK_STATE_LAYOUT;
@@ -160,6 +161,8 @@ CUresult cuLaunchKernel(handle f, u32 gx, u32 gy, u32 gz, u32 bx, u32 by, u32 bz
 	CALL;
 	if (f == PATCH)
 		patch_tables(*(void **)params[0], *(u32 *)params[1], *(void **)params[2], *(uint64_t *)params[3]);
+	else if (state->busy)
+		__atomic_store_n(&state->running[current - CONTEXT], 1, __ATOMIC_SEQ_CST);
 	return 0;
 }
 

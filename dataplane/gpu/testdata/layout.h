@@ -45,6 +45,7 @@
 	static_assert(__builtin_offsetof(struct state, mode) == 164, "struct state: mode"); \
 	static_assert(__builtin_offsetof(struct state, mps) == 168, "struct state: mps"); \
 	static_assert(__builtin_offsetof(struct state, partitioned) == 172, "struct state: partitioned"); \
-	static_assert(sizeof(struct state) == 176, "struct state: size")
+	static_assert(__builtin_offsetof(struct state, busy) == 176, "struct state: busy"); \
+	static_assert(sizeof(struct state) == 180, "struct state: size")
 
 #endif
