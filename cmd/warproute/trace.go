@@ -34,7 +34,7 @@ the trace is a sample: 64 packets of a worker at a time.`,
 			if err != nil {
 				return err
 			}
-			return tracePackets(c.Context(), c.OutOrStdout(), flags, query)
+			return tracePackets(c.Context(), c.OutOrStdout(), c.ErrOrStderr(), flags, query)
 		},
 	}
 	flags.addFlags(c)
@@ -42,13 +42,14 @@ the trace is a sample: 64 packets of a worker at a time.`,
 	return c
 }
 
-// tracePackets prints a stream of traces.
-func tracePackets(ctx context.Context, w io.Writer, flags *queryFlags, query url.Values) error {
+// tracePackets prints a stream of traces to w, and to messages that there was none.
+func tracePackets(ctx context.Context, w, messages io.Writer, flags *queryFlags, query url.Values) error {
 	body, err := socket.Open(ctx, flags.socket, "/trace?"+query.Encode())
 	if err != nil {
 		return err
 	}
 	defer body.Close()
+	traced := 0
 	for t, err := range answers[status.Trace](body) {
 		switch {
 		case err != nil:
@@ -60,6 +61,10 @@ func tracePackets(ctx context.Context, w io.Writer, flags *queryFlags, query url
 		if err != nil {
 			return err
 		}
+		traced++
 	}
-	return nil
+	if traced == 0 && !flags.json && ctx.Err() == nil {
+		_, err = fmt.Fprintln(messages, "no packet matched")
+	}
+	return err
 }

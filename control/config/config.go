@@ -259,7 +259,7 @@ func Load(path string) (*Config, error) {
 	case errors.Is(err, textfile.ErrType):
 		return nil, fmt.Errorf("read configuration: %w; write it to a regular file, which reload can read again", err)
 	case errors.Is(err, fs.ErrPermission) && os.Geteuid() != 0:
-		return nil, fmt.Errorf("read configuration: %w; give it to the user of the router: chown %d %s", err, os.Geteuid(), path)
+		return nil, fmt.Errorf("read configuration: %w; the user of the router, %[2]d, must be able to read it: chmod 644 %[3]s, or chown %[2]d %[3]s if it has keys", err, os.Geteuid(), path)
 	case errors.Is(err, fs.ErrPermission):
 		return nil, fmt.Errorf("read configuration: %w; root without CAP_DAC_OVERRIDE reads only its own files: set privileges.user to their owner, or chown root", err)
 	case err != nil:

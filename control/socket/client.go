@@ -93,7 +93,7 @@ func ask(ctx context.Context, method, socketPath, path string, decode func(*json
 func dialError(path string, err error) error {
 	switch {
 	case errors.Is(err, os.ErrNotExist), errors.Is(err, unix.ECONNREFUSED):
-		return fmt.Errorf("%w at %s: start one with `warproute run`, or name its socket with --socket", ErrNoRouter, path)
+		return fmt.Errorf("%w at %s: `systemctl status warproute` says why it ended; start one with `warproute run`, or name its socket with --socket", ErrNoRouter, path)
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("open control socket %s: permission denied: it is for root, the user that runs the router, and its group (control.group); use sudo", path)
 	}

@@ -107,7 +107,7 @@ func TestCloseRemovesTheSocket(t *testing.T) {
 		t.Errorf("the socket is still there: %v", err)
 	}
 	err := Get(t.Context(), p, "/ports", nil)
-	want := "no router is running at " + p + ": start one with `warproute run`, or name its socket with --socket"
+	want := "no router is running at " + p + ": `systemctl status warproute` says why it ended; start one with `warproute run`, or name its socket with --socket"
 	if !errors.Is(err, ErrNoRouter) || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
