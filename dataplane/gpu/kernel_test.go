@@ -27,7 +27,7 @@ type kernelRig struct {
 }
 
 // launchBlocks starts the blocks of each launch, until the test ends.
-func (r *kernelRig) launchBlocks(stopping chan struct{}) {
+func (r *kernelRig) launchBlocks(umem []byte, stopping chan struct{}) {
 	for launched := uint64(0); ; time.Sleep(10 * time.Microsecond) {
 		select {
 		case <-stopping:
@@ -39,7 +39,7 @@ func (r *kernelRig) launchBlocks(stopping chan struct{}) {
 			continue
 		}
 		launched = n
-		blocks, ended := runBlocks(r.kernel.mailbox, r.engines[0].umem)
+		blocks, ended := runBlocks(r.kernel.mailbox, umem)
 		r.mu.Lock()
 		r.blocks = blocks
 		r.mu.Unlock()
@@ -77,14 +77,14 @@ func newKernelRig(t *testing.T, workers int, o Options) *kernelRig {
 	base, mem := newBase(t), mapMemory(t, 1<<20)
 	o.Library = library
 	r := &kernelRig{Device: got(openFirst(base, o))(t), fake: f}
+	stopping := make(chan struct{})
+	var launcher sync.WaitGroup
+	launcher.Go(func() { r.launchBlocks(mem, stopping) })
 	for range workers {
 		if _, err := r.NewEngine(mem, 8, maxChunk, cpu.New(base, mem, make([]bool, 16))); err != nil {
 			t.Fatal(err)
 		}
 	}
-	stopping := make(chan struct{})
-	var launcher sync.WaitGroup
-	launcher.Go(func() { r.launchBlocks(stopping) })
 	t.Cleanup(func() {
 		if err := r.Close(); err != nil || f.held != 0 {
 			t.Errorf("close: %v, %d resources left", err, f.held)

@@ -107,10 +107,10 @@ func (p *slotPool) takeFrom(word int, taken []uint16, r slotRequest) []uint16 {
 	}
 }
 
-// share returns the bit of each word from which on the slots of a saturated worker are, by its number.
-func (p *slotPool) share(worker uint32) int {
+// share returns the bit of each word from which on the slots of a saturated worker are, by its number, behind reserved ones.
+func (p *slotPool) share(worker uint32, reserved int) int {
 	workers := uint32(max(1, p.workers.Load()))
-	return int(worker%workers) * (p.slots / len(p.words)) / int(workers)
+	return reserved + int(worker%workers)*(p.slots/len(p.words)-reserved)/int(workers)
 }
 
 // lowest returns the n lowest set bits.
