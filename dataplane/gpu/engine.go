@@ -28,6 +28,7 @@ type Engine struct {
 	ipsec       *ipsecPath     // nil: no IPsec
 	tiling      tiling
 	reserved    [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
+	lastLane    int
 	lanes       [batch.MaxLanes]laneChunks
 	timeout     time.Duration   // for a chunk, of the time in which the GPU finishes others
 	limit       time.Duration   // for a chunk, in all
@@ -103,7 +104,7 @@ const (
 func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m *mailbox, pool *slotPool, umem []byte, o Options) *Engine {
 	e := &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
-		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares),
+		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares), lastLane: max(0, len(o.Shares)-1),
 		finding:    findMode{longest: openedLongest},
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
@@ -151,12 +152,17 @@ func (e *Engine) place(f *flight) Placement {
 	if p := e.choose(f); p != ExecutedOnGPU {
 		return p
 	}
-	free := e.pool.free(e.reserved[f.chunk.Lane])
+	request := slotRequest{home: int(e.number), reserved: e.reserved[f.chunk.Lane]}
+	free := e.pool.free(request.reserved)
 	if e.saturated(f.chunk) {
-		free = 0 // to spread the chunk over
+		free = 0                             // to spread the chunk over
+		if int(f.chunk.Lane) == e.lastLane { // others have slots of their own in front
+			request.from = e.pool.share(e.number, request.reserved)
+		}
 	}
 	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1, free)
-	slots := e.pool.take(f.slots[:0], int(e.number), want, e.reserved[f.chunk.Lane])
+	request.n = want
+	slots := e.pool.take(f.slots[:0], request)
 	if len(slots) < least {
 		e.pool.put(slots)
 		e.withdrawChoice(f)

@@ -272,7 +272,7 @@ func TestBlocksOfTakenSlotsStayAwake(t *testing.T) {
 	})
 	var room [maxTiles]uint16
 	for i := range 300_000 {
-		slots := p.take(room[:0], 0, 1+i%5, 0)
+		slots := p.take(room[:0], slotRequest{n: 1 + i%5})
 		last := slots[len(slots)-1]
 		m.wakeBlocks(uint32(last) + 1)
 		for start := time.Now(); atomic.LoadUint32(m.control) <= uint32(last); {

@@ -28,7 +28,7 @@ type numbersRig struct {
 func newNumbersRig(t *testing.T, sas int) *numbersRig {
 	t.Helper()
 	mailbox, pool := newTestMailbox(t, 2, maxChunk)
-	pool.take(nil, 0, 1, 0)
+	pool.take(nil, slotRequest{n: 1})
 	r := &numbersRig{
 		T: t, l: newLender(&deviceState{}, mailbox, pool, Options{}), next: make([]atomic.Uint64, sas), last: make([]atomic.Uint64, sas),
 		tunnels: make([]atomic.Uint64, sas), used: make([]sync.Map, sas), late: make(chan func(), 1),

@@ -22,7 +22,7 @@ func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secu
 	e := s.engine
 	shimTurn = func() uint32 { return sh.turns[0] }
 	t.Cleanup(func() { shimTurn = nil })
-	e.pool.take(nil, 0, 1, 0) // the lowest slot
+	e.pool.take(nil, slotRequest{n: 1}) // the lowest slot
 	e.lender = newLender(e.state, e.mailbox, e.pool, Options{Timeout: 1 << 40})
 	e.lender.posted = func(s *slot, n int) {
 		for i := range n {

@@ -12,7 +12,8 @@ const maxSlots = 256
 
 // slotPool is the free slots of a device. Its workers take and return slots without locks: each begins
 // with another word. Slot i is bit i/len(words) of word i%len(words): workers take the lowest bits, so
-// the blocks of high slots can rest.
+// the blocks of high slots can rest. Saturated workers begin at different bits, so that the memory of a slot
+// stays in the cache of one core.
 type slotPool struct {
 	workers atomic.Int32 // engines of the device
 	words   []poolWord
@@ -57,31 +58,42 @@ func (p *slotPool) giveBack(taken []uint64) {
 	}
 }
 
-// take adds up to n free slots to taken and returns it. It leaves the first reserved slots of each word.
-// It takes as many from each word, beginning with word home, so that the slots of one worker are the lowest,
-// and what is missing from any.
-func (p *slotPool) take(taken []uint16, home, n, reserved int) []uint16 {
-	all := len(taken) + n
+// slotRequest is which slots a worker takes: up to n.
+type slotRequest struct {
+	home     int // word to begin with
+	from     int // bit to begin with in each word; those before it are taken last
+	n        int
+	reserved int // the first bits of each word, which it leaves free
+}
+
+// take adds free slots to taken and returns it. It takes as many from each word, so that the slots of one worker are
+// the lowest, and what is missing from any.
+func (p *slotPool) take(taken []uint16, r slotRequest) []uint16 {
+	all := len(taken) + r.n
 	for i := range p.words {
 		left := all - len(taken)
 		if left == 0 {
 			return taken
 		}
 		words := len(p.words) - i
-		taken = p.takeFrom((home+i)%len(p.words), taken, (left+words-1)/words, reserved)
+		r.n = (left + words - 1) / words
+		taken = p.takeFrom((r.home+i)%len(p.words), taken, r)
 	}
 	for i := 0; i < len(p.words) && len(taken) < all; i++ {
-		taken = p.takeFrom((home+i)%len(p.words), taken, all-len(taken), reserved)
+		r.n = all - len(taken)
+		taken = p.takeFrom((r.home+i)%len(p.words), taken, r)
 	}
 	return taken
 }
 
-// takeFrom takes up to n free slots of a word.
-func (p *slotPool) takeFrom(word int, taken []uint16, n, reserved int) []uint16 {
+// takeFrom takes free slots of a word.
+func (p *slotPool) takeFrom(word int, taken []uint16, r slotRequest) []uint16 {
 	free := &p.words[word].free
 	for {
 		old := free.Load()
-		sel := lowest(old&^(1<<reserved-1), n)
+		may := old &^ (1<<r.reserved - 1)
+		sel := lowest(may&^(1<<r.from-1), r.n)
+		sel |= lowest(may&^sel, r.n-bits.OnesCount64(sel))
 		if sel == 0 {
 			return taken
 		}
@@ -93,6 +105,12 @@ func (p *slotPool) takeFrom(word int, taken []uint16, n, reserved int) []uint16 
 		}
 		return taken
 	}
+}
+
+// share returns the bit of each word from which on the slots of a saturated worker are, by its number, behind reserved ones.
+func (p *slotPool) share(worker uint32, reserved int) int {
+	workers := uint32(max(1, p.workers.Load()))
+	return reserved + int(worker%workers)*(p.slots/len(p.words)-reserved)/int(workers)
 }
 
 // lowest returns the n lowest set bits.

@@ -26,23 +26,59 @@ func TestSlotsAreTakenLowestFirst(t *testing.T) {
 		{2, 2, 4, []uint16{14, 12}},
 		{2, 1, 0, []uint16{8}},
 	} {
-		if got := p.take(nil, c.home, c.n, c.reserved); !slices.Equal(got, c.want) {
+		if got := p.take(nil, slotRequest{home: c.home, n: c.n, reserved: c.reserved}); !slices.Equal(got, c.want) {
 			t.Errorf("home %d, %d slots, %d reserved: %v, want %v", c.home, c.n, c.reserved, got, c.want)
 		}
 	}
 	if p.highest() != 15 {
 		t.Errorf("the highest slot in use is %d, want 14", p.highest()-1)
 	}
-	if got := p.take(nil, 0, 1000, 0); len(got) != 130-10 || p.free(0) != 0 {
+	if got := p.take(nil, slotRequest{n: 1000}); len(got) != 130-10 || p.free(0) != 0 {
 		t.Errorf("%d slots of the rest, %d are free", len(got), p.free(0))
 	}
 	p.put([]uint16{6, 129, 1})
-	if got := p.take(nil, 0, 9, 0); !slices.Equal(got, []uint16{6, 129, 1}) {
+	if got := p.take(nil, slotRequest{n: 9}); !slices.Equal(got, []uint16{6, 129, 1}) {
 		t.Errorf("%v are free, want 6, 129, 1", got)
 	}
 	p.put([]uint16{3, 6, 9}) // one word has all
-	if got := p.take(nil, 1, 3, 0); !slices.Equal(got, []uint16{3, 6, 9}) {
+	if got := p.take(nil, slotRequest{home: 1, n: 3}); !slices.Equal(got, []uint16{3, 6, 9}) {
 		t.Errorf("%v are taken, want 3, 6, 9", got)
+	}
+}
+
+// TestSaturatedWorkersKeepTheirSlots: each begins at its share of every word, and takes others' slots last.
+func TestSaturatedWorkersKeepTheirSlots(t *testing.T) {
+	const workers, slots, each, reserved = 8, 132, 6, 9
+	p := newSlotPool(slots)
+	p.open()
+	p.workers.Store(workers)
+	request := func(w, n int) slotRequest {
+		return slotRequest{home: w, from: p.share(uint32(w), reserved), n: n, reserved: reserved}
+	}
+	var first [workers][]uint16
+	for w := range workers {
+		first[w] = p.take(nil, request(w, each))
+	}
+	for round := range 100 {
+		for i := range workers { // in changing order
+			w := (i*3 + round) % workers
+			p.put(first[w])
+			if got := p.take(nil, request(w, each)); !slices.Equal(got, first[w]) {
+				t.Fatalf("round %d: worker %d takes %v, before %v", round, w, got, first[w])
+			}
+		}
+	}
+	for w := range workers {
+		p.put(first[w])
+	}
+	last := p.take(nil, request(workers-1, slots+1))
+	if want := slots - reserved*len(p.words); len(last) != want || p.free(reserved) != 0 {
+		t.Errorf("the last worker takes %d slots, want %d", len(last), want)
+	}
+	for _, s := range last {
+		if bit := int(s) / len(p.words); bit < reserved {
+			t.Errorf("slot %d has bit %d, of %d reserved", s, bit, reserved)
+		}
 	}
 }
 
@@ -57,7 +93,7 @@ func TestSlotsHaveOneOwner(t *testing.T) {
 		workers.Go(func() {
 			var room [maxTiles]uint16
 			for i := range 5000 {
-				mine := p.take(room[:0], home, 1+i%maxTiles, i%3)
+				mine := p.take(room[:0], slotRequest{home: home, n: 1 + i%maxTiles, reserved: i % 3})
 				for _, s := range mine {
 					if owners[s].Add(1) != 1 {
 						t.Errorf("slot %d has two owners", s)

@@ -33,7 +33,7 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 	}
 	expect("with a free slot", true)
 
-	taken := r.e.pool.take(nil, 0, 1, 0)
+	taken := r.e.pool.take(nil, slotRequest{n: 1})
 	expect("with the only slot in use by another worker", true)
 	r.e.pool.put(taken)
 	r.submit(1, true)
@@ -85,11 +85,11 @@ func TestWaitsForHalfOfTheSlotsAtMost(t *testing.T) {
 	r := newPassesRig(t, 8, 2)
 	f := r.submit(0, true)
 	r.e.lanes[0].slots = 7
-	taken := r.e.pool.take(nil, 0, 4-f.tiles, 0)
+	taken := r.e.pool.take(nil, slotRequest{n: 4 - f.tiles})
 	if !r.e.Ready(0) {
 		t.Errorf("not ready with %d of 8 slots", r.e.pool.free(0))
 	}
-	if taken = append(taken, r.e.pool.take(nil, 0, 1, 0)...); r.e.Ready(0) {
+	if taken = append(taken, r.e.pool.take(nil, slotRequest{n: 1})...); r.e.Ready(0) {
 		t.Errorf("ready with %d of 8 slots", r.e.pool.free(0))
 	}
 	r.e.kernel.parked.Store(true)
@@ -143,7 +143,7 @@ func overloaded(t *testing.T) *choice.Chooser {
 func TestWorkerWaitsForTheChunksOfTheCPU(t *testing.T) {
 	r := newPassesRig(t, 4, 2)
 	f := r.submit(0, true)
-	taken := r.e.pool.take(nil, 0, 4, 0)
+	taken := r.e.pool.take(nil, slotRequest{n: 4})
 	r.submit(1, true)
 	r.e.pool.put(taken)
 	if r.e.deferred != 1 || r.e.Ready(0) {
