@@ -26,8 +26,6 @@ type SA struct {
 	due       atomic.Int64  // time by the clock of the next limit of age, or never
 	clock     *Clock
 	workers   []worker
-	spi       uint32
-	tunnel    uint32
 	direction Direction
 	mode      Mode
 	df        DFPolicy
@@ -35,8 +33,11 @@ type SA struct {
 	sumsUDP   bool
 	counted   bool // limited in packets or bytes
 	// Lengths in bytes, precomputed to save branches.
-	outer       uint8 // tunnel header
-	udp         uint8 // UDP encapsulation header
+	outer uint8 // tunnel header
+	udp   uint8 // UDP encapsulation header
+	// The second line begins here.
+	spi         uint32
+	tunnel      uint32
 	iv          uint8
 	align       uint8 // see suite.Suite
 	icv         uint8
