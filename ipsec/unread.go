@@ -45,8 +45,8 @@ type Counts worker
 // Counts returns those of a worker, for SAs without limits in packets or bytes.
 func (s *SA) Counts(w int) *Counts { return (*Counts)(&s.workers[w]) }
 
-// Add adds a packet of some bytes.
-func (c *Counts) Add(bytes int) { (*worker)(c).count(1, uint64(bytes)) }
+// Add adds packets and their bytes.
+func (c *Counts) Add(packets, bytes uint64) { (*worker)(c).count(packets, bytes) }
 
 // PrefetchCounts prefetches counts, nil for none, for Add.
 func PrefetchCounts(all []*Counts) { prefetch.Write(all, 0) }

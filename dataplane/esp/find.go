@@ -15,44 +15,23 @@ import (
 func (s *Stage) Finds() bool { return !s.fib.HasRPF() }
 
 // BeginFound begins a chunk whose frames were posted without jobs. Every packet is Plain until Found.
-func (s *Stage) BeginFound(jobs []Job) {
+// Without jobs, no packet is for Rest. keys is the size of the device's key table.
+func (s *Stage) BeginFound(jobs []Job, keys uint32) {
 	s.startCounts()
+	s.openers.begin(s.gateway, keys)
 	for i := range jobs {
 		jobs[i].reset()
 	}
 }
 
-// PrefetchFound prefetches the SAs of packets that Found is called for next but one, and PrefetchFoundWindows the words
-// that it and Finish need of the next ones. Each takes what the device has stored for up to 64 packets: indexes of keys in
-// the lower halves, and sequence numbers.
-func (s *Stage) PrefetchFound(found []uint64) {
-	sas, _ := s.found(found)
-	ipsec.PrefetchInbound(sas)
-}
-
-func (s *Stage) PrefetchFoundWindows(found []uint64) {
-	sas, seqs := s.found(found)
-	ipsec.PrefetchWindows(sas, seqs, s.worker)
-}
-
-func (s *Stage) found(found []uint64) ([]*ipsec.SA, []uint64) {
-	n := 0
-	for _, word := range found {
-		if sa := s.gateway.ByKey(uint32(word)); sa != nil && sa.FoundByDevices() {
-			s.distinctSAs[n], s.seqs[n] = sa, word>>32
-			n++
-		}
-	}
-	return s.distinctSAs[:n], s.seqs[:n]
-}
-
 // Found makes a job of a packet whose SA a device has found: the index of its keys, and the sequence number. ok is
 // false if there is no such SA, or the packet cannot be its. The drop is that of an SA that is not usable any more.
 func (s *Stage) Found(f batch.Frame, job *Job, key, seq uint32) (drop batch.Result, ok bool) {
-	sa := s.gateway.ByKey(key)
-	if sa == nil || !sa.FoundByDevices() {
+	o := s.opener(key)
+	if o == nil {
 		return batch.Result{}, false
 	}
+	sa := o.SA
 	ip, esp, least := sa.InboundESP()
 	at := packet.EthernetLen + esp
 	if int(f.Len) < at+least {
@@ -60,6 +39,7 @@ func (s *Stage) Found(f batch.Frame, job *Job, key, seq uint32) (drop batch.Resu
 	}
 	job.ESP, job.Bytes, job.Header = uint16(at), f.Len-uint16(at), uint16(ip)
 	job.Kind, job.Mode, job.Extended, job.Admitted, job.Reroute, job.Found, job.SA, job.Seq = Open, ipsec.Tunnel, false, false, false, true, sa, uint64(seq)
+	job.Classified, job.By = false, nil
 	s.use(sa, 1)
 	if s.received++; sa.Combined() {
 		s.aead++

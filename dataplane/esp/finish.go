@@ -209,7 +209,7 @@ func (s *Stage) listOpened(p []byte, i int, by *ipsec.SA) {
 // inner returns the offset of the inner packet in a frame, as it was received, and the largest end that it can
 // have.
 func (job *Job) inner() (at, end int) {
-	at, end = int(job.ESP)+8+job.SA.IVLen(), int(job.ESP)+int(job.Bytes)
+	at, end = int(job.ESP)+headerLen+job.SA.IVLen(), int(job.ESP)+int(job.Bytes)
 	if job.Mode == ipsec.Transport {
 		at -= int(job.Header)
 	}

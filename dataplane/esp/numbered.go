@@ -26,24 +26,11 @@ type Sealer struct {
 	unread ipsec.Unread
 }
 
-// sealers are the SAs by index of their keys, for as long as the indexes are the same: all that a packet needs of its SA
-// but the counts, three to a cache line.
-type sealers struct {
-	all     []Sealer
-	changes uint64 // of the gateway's indexes
-}
-
 // BeginNumbered begins a chunk that a device has finished, but for rest packets. Only with a rest there are jobs. keys is the
 // size of the device's key table.
 func (s *Stage) BeginNumbered(jobs []Job, rest int, keys uint32) {
 	s.startCounts()
-	if n := s.gateway.KeyChanges(); n != s.sealers.changes || len(s.sealers.all) != int(keys) {
-		if len(s.sealers.all) != int(keys) {
-			s.sealers.all = make([]Sealer, keys)
-		}
-		clear(s.sealers.all)
-		s.sealers.changes = n
-	}
+	s.sealers.begin(s.gateway, keys)
 	if rest > 0 {
 		for i := range jobs {
 			jobs[i].reset()
@@ -56,8 +43,8 @@ func (s *Stage) BeginNumbered(jobs []Job, rest int, keys uint32) {
 func (s *Stage) PrefetchNumbered(found []uint64) {
 	for i, word := range found {
 		s.counts[i] = nil
-		if int(uint32(word)) < len(s.sealers.all) {
-			s.counts[i] = s.sealers.all[uint32(word)].counts
+		if x := s.sealers.at(uint32(word)); x != nil {
+			s.counts[i] = x.counts
 		}
 	}
 	ipsec.PrefetchCounts(s.counts[:len(found)])
@@ -65,10 +52,10 @@ func (s *Stage) PrefetchNumbered(found []uint64) {
 
 // Numbered returns the outbound SA with keys at an index, or nil.
 func (s *Stage) Numbered(key uint32) *Sealer {
-	if int(key) >= len(s.sealers.all) {
+	x := s.sealers.at(key)
+	if x == nil {
 		return nil
 	}
-	x := &s.sealers.all[key]
 	if x.SA == nil {
 		sa := s.gateway.ByKey(key)
 		if sa == nil || sa.Direction() != ipsec.Out {
@@ -94,7 +81,7 @@ func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, 
 
 // CountNumbered counts a packet of size bytes that a device has sealed.
 func (s *Stage) CountNumbered(x *Sealer, size int) {
-	x.counts.Add(size)
+	x.counts.Add(1, uint64(size))
 	s.use(x.SA, 1)
 	s.numbered++
 }

@@ -56,7 +56,8 @@ type Stage struct {
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
 	aead, hmac  int              // see Protected
 	received    int              // see Received
-	sealers     sealers
+	sealers     byKey[Sealer]
+	openers     byKey[Opener]
 	numbered    int                  // packets of the chunk that a device has sealed
 	counts      [block]*ipsec.Counts // see PrefetchNumbered
 	main        *ipsec.SA            // see Main

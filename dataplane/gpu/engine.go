@@ -36,6 +36,7 @@ type Engine struct {
 	deferred    int             // chunks that the CPU has not executed yet; see defers
 	receiving   int             // chunks on the GPU with received ESP
 	finding     findMode        // of received ESP
+	othersShare int             // see the constant; 0, in tests: any chunk
 	classifying findMode        // of packets to seal
 	expected    expectation     // of all packets
 	lender      *lender         // nil: the host takes all sequence numbers
@@ -105,7 +106,7 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 	e := &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
 		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares), lastLane: max(0, len(o.Shares)-1),
-		finding:    findMode{longest: openedLongest},
+		finding: findMode{longest: openedLongest}, othersShare: othersShare,
 		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}

@@ -2,7 +2,6 @@ package gpu
 
 import (
 	"github.com/warproute/warproute/batch"
-	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/dataplane/gpu/choice"
 	"github.com/warproute/warproute/ipsec"
 )
@@ -44,8 +43,6 @@ const (
 	// openedLongest is the largest mean length of received ESP to find SAs of: the device reads whole packets for
 	// that, and for longer ones its part takes longer than the host's anyway.
 	openedLongest = 1000
-
-	prefetched = 64 // packets whose SAs are prefetched together
 )
 
 // observe records a chunk: its packets and their bytes, those of the kind, and of these the ones that the device has
@@ -231,70 +228,4 @@ func (e *Engine) restartAge(f *flight) {
 	for i := len(e.inFlight) - 1; &e.inFlight[i] != f; i-- {
 		e.inFlight[i].posted = f.posted
 	}
-}
-
-// takeFound finishes the packets of a chunk that the device has opened in its first pass. It returns the number of the
-// others, and of these the ones that the device has classified.
-func (e *Engine) takeFound(f *flight) (rest, classified int) {
-	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
-	finds := f.unread&(findSAsFlag|expectFlag) != 0
-	e.esp.BeginFound(f.jobs)
-	for k := range f.tiles {
-		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
-		results := s.results[:f.tileStart(k+1)-first]
-		found := s.found()[:len(results)]
-		if finds {
-			e.esp.PrefetchFound(found[:min(len(found), prefetched)])
-		}
-		for i, r := range results {
-			if finds && i%prefetched == 0 {
-				next := min(i+prefetched, len(found))
-				e.esp.PrefetchFoundWindows(found[i:next])
-				e.esp.PrefetchFound(found[next:min(next+prefetched, len(found))])
-			}
-			job := &f.jobs[first+i]
-			switch {
-			case r.Verdict == resultHost:
-				rest++
-			case r.Verdict == resultProtect:
-				e.esp.Classified(job, r.Addr(), r.Len())
-				rest++
-				classified++
-			case finds:
-				e.checkFound(&in[first+i], &out[first+i], job, r, found[i])
-			default:
-				out[first+i] = r
-				e.checker.refuse(&out[first+i], in[first+i])
-				job.Kind = esp.Decided
-			}
-		}
-		clear(results)
-	}
-	if rest == len(in) {
-		return rest, classified
-	}
-	e.ipsec.confirm(e, in, out, f.jobs)
-	for i := range f.jobs {
-		if f.jobs[i].Found {
-			f.jobs[i].Kind = esp.Decided
-		}
-	}
-	return rest, classified
-}
-
-// checkFound takes the device's result of a packet whose SA it has found.
-func (e *Engine) checkFound(f *batch.Frame, out *batch.Result, job *esp.Job, r batch.Result, found uint64) {
-	drop, ok := e.esp.Found(*f, job, uint32(found), uint32(found>>32))
-	switch {
-	case !ok || !e.checker.possible(r):
-		*out = r
-		e.checker.refuse(out, *f)
-	case drop.Verdict != 0:
-		*out = drop
-		f.Origin = f.Origin.With(batch.PolicyDone)
-	default:
-		*out = takeResult(*f, job, r)
-		return
-	}
-	job.Kind = esp.Decided
 }

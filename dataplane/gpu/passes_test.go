@@ -36,6 +36,23 @@ func TestSALookupAgreesWithTheCPUEngine(t *testing.T) {
 	}
 }
 
+// TestAdmittedPacketsNeedNoJobs: the host confirms them, in order with the packets that have jobs.
+func TestAdmittedPacketsNeedNoJobs(t *testing.T) {
+	packets := 20_000
+	if testing.Short() {
+		packets = 5000
+	}
+	maker := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+		t.Helper()
+		s := unread(securedOnHost(3900), true, false)(t, net, g)
+		s.engine.othersShare = 0
+		return s
+	}
+	if w := agreeOnSecured(t, maker, packets); w.jobless < w.opened/8 || w.found < w.opened/50 {
+		t.Errorf("of %d opened packets, %d had no job, and %d one with an SA that the device found: want a part each", w.opened, w.jobless, w.found)
+	}
+}
+
 // TestClassificationAgreesWithTheCPUEngine: the device finds the tunnels of packets to seal and writes all their headers,
 // alone and together with the SA lookup.
 func TestClassificationAgreesWithTheCPUEngine(t *testing.T) {
