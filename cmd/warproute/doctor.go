@@ -21,7 +21,8 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Check this host and suggest fixes",
 		Long: `Check the kernel, permissions, memory, cores and GPU of this host, and the interfaces named
 by --port, without changing a setting. With --config, it checks the ports of a configuration,
-and reports why each interface of this host is a port or is not. Ports of veth and virtio_net are opened briefly to
+whether the user of the router can read its files, and reports why each interface of this host
+is a port or is not. Ports of veth and virtio_net are opened briefly to
 find their XDP mode. Other ports are opened only with --try, because some drivers then reset
 the link for seconds. The exit code is 1 if the router would not start.`,
 		Args: cobra.NoArgs,
@@ -31,12 +32,12 @@ the link for seconds. The exit code is 1 if the router would not start.`,
 				return err
 			}
 			host.TryAll = try
-			selected, err := selectedPorts(file)
+			selected, files, err := examineFile(file)
 			if err != nil {
 				return err
 			}
 			found := doctor.Examine(host, append(doctor.TakenPorts(selected), ports...))
-			found = append(found, doctor.Selected(selected)...)
+			found = append(append(found, files...), doctor.Selected(selected)...)
 			if out := c.OutOrStdout(); asJSON {
 				err = cli.WriteJSON(out, found)
 			} else {
@@ -60,15 +61,17 @@ the link for seconds. The exit code is 1 if the router would not start.`,
 	return c
 }
 
-// selectedPorts returns the interfaces of this host with the decisions of a configuration file, none without one.
-func selectedPorts(file string) ([]config.Selection, error) {
+// examineFile returns the interfaces of this host with the decisions of a configuration file, and whether the router can read
+// its files; neither without a file.
+func examineFile(file string) ([]config.Selection, []doctor.Finding, error) {
 	if file == "" {
-		return nil, nil
+		return nil, nil, nil
 	}
 	cfg, err := config.Load(file)
 	if err != nil {
-		return nil, cli.ConfigError(err)
+		return nil, nil, cli.ConfigError(err)
 	}
 	defer cfg.IPsec.Zero()
-	return cfg.SelectHost()
+	selected, err := cfg.SelectHost()
+	return selected, doctor.Files(cfg), err
 }

@@ -81,7 +81,7 @@ var imports = []struct {
 	{"control/pathmtu", []string{"ipsec", "ipsec/gateway", "packet"}, "receives ICMP errors about ESP; knows no engines"},
 	{"control/guard", []string{"control/rtnl"}, "keeps Linux from forwarding; knows no gateway"},
 	{"control/netfilter", []string{"control/guard", "control/rtnl"}, "reads Linux's firewall; filters nothing"},
-	{"control/doctor", []string{"afxdp", "cuda", "dataplane/gpu", "umem", "control/config", "control/guard", "control/mirror", "control/netfilter", "control/xfrm", "internal/drivers", "internal/netdev", "internal/placement", "internal/hostmem"}, "checks the host without a router"},
+	{"control/doctor", []string{"afxdp", "cuda", "dataplane/gpu", "umem", "control/config", "control/guard", "control/mirror", "control/netfilter", "control/xfrm", "internal/drivers", "internal/netdev", "internal/placement", "internal/hostmem", "internal/privilege"}, "checks the host without a router"},
 
 	{"internal/handover", []string{"ipsec"}, "messages between two routers; knows no ports"},
 	{"internal/spawner", nil, "a leaf: starts a program; knows no routers"},
