@@ -25,7 +25,7 @@ func agreeOnExpected(t *testing.T, maker securedMaker, rounds int) {
 		if out {
 			e.expected.sa = a.out[1]
 		}
-		e.othersShare = w.rnd.IntN(2) * othersShare
+		e.othersShare = n / len(w.all) % 2 * othersShare
 		expected := false
 		posted := e.posted
 		wrapped := func(f *flight) {
