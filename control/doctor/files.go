@@ -1,8 +1,9 @@
 package doctor
 
 import (
-	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/user"
 
@@ -13,32 +14,32 @@ import (
 // Files checks whether the user of the router can read the files of a configuration: the one that it names, or that of the
 // systemd unit, if there is one. Only root can tell.
 func Files(c *config.Config) []Finding {
-	name := cmp.Or(c.Privileges.User, config.ServiceUser)
-	if _, err := user.Lookup(name); err != nil || os.Geteuid() != 0 {
+	if os.Geteuid() != 0 {
 		return nil
 	}
-	unreadable, err := unreadable(c.Files(), name)
-	f := Finding{Check: "configuration", Level: OK, Found: fmt.Sprintf("user %s can read its files", name)}
-	switch {
-	case err != nil:
-		f.Level, f.Found = Warn, fmt.Sprintf("find out whether user %s can read its files: %v", name, err)
-	case unreadable != nil:
-		f.Level, f.Found = Warn, fmt.Sprintf("user %s, which runs the router (by systemd, or privileges.user), cannot read it: %v", name, unreadable)
-		f.Hint = fmt.Sprintf("chmod 644 the file, or chown %s it if it has keys; others must be able to enter its directory", name)
+	name, level, runs := c.Privileges.User, Fail, "privileges.user"
+	if name == "" {
+		name, level, runs = config.ServiceUser, Warn, "the systemd unit"
 	}
-	return []Finding{f}
-}
-
-// unreadable returns the error of the first file that a user cannot open, nil if it can open all. Only root can call it.
-func unreadable(files []string, name string) (unreadable, err error) {
-	err = privilege.AsUser(name, func() {
-		for _, path := range files {
-			var f *os.File
-			if f, unreadable = os.Open(path); unreadable != nil {
-				return
-			}
-			f.Close()
+	found := func(level Level, hint, format string, args ...any) []Finding {
+		return []Finding{{Check: "configuration", Level: level, Found: fmt.Sprintf(format, args...), Hint: hint}}
+	}
+	if _, err := user.Lookup(name); err != nil {
+		if level == Warn {
+			return nil // there is no unit
 		}
-	})
-	return unreadable, err
+		return found(Fail, "useradd --system "+name, "privileges.user: %v", err)
+	}
+	var unreadable error
+	if err := privilege.AsUser(name, func() { unreadable = c.OpenFiles() }); err != nil {
+		return found(Warn, "", "find out whether user %s can read its files: %v", name, err)
+	}
+	switch {
+	case errors.Is(unreadable, fs.ErrPermission):
+		return found(level, fmt.Sprintf("chmod 644 the file, or chown %s it if it has keys; others must be able to enter its directory", name),
+			"user %s, of %s, cannot read it: %v", name, runs, unreadable)
+	case unreadable != nil:
+		return found(level, "", "user %s, of %s, cannot read it: %v", name, runs, unreadable)
+	}
+	return found(OK, "", "user %s can read its files", name)
 }

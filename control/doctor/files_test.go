@@ -43,7 +43,7 @@ ipsec:
 		switch {
 		case len(found) != 1:
 			t.Errorf("%s: %v", what, found)
-		case unreadable == "" && found[0].Level != OK, unreadable != "" && (found[0].Level != Warn || !strings.Contains(found[0].Found, unreadable+": permission denied")):
+		case unreadable == "" && found[0].Level != OK, unreadable != "" && (found[0].Level != Fail || !strings.Contains(found[0].Found, unreadable+": permission denied")):
 			t.Errorf("%s: %+v, want %q", what, found[0], unreadable)
 		}
 	}
@@ -53,12 +53,26 @@ ipsec:
 		check("root's file", path)
 		require.NoError(t, os.Chown(path, 65534, -1))
 	}
+	cert, tlsKey := path("cert", ""), path("tls.key", "")
+	require.NoError(t, os.Chown(tlsKey, 0, -1))
+	require.NoError(t, os.WriteFile(web, []byte("tls_server_config: {cert_file: "+cert+", key_file: "+tlsKey+"}"), 0))
+	check("root's TLS key", tlsKey)
+	require.NoError(t, os.WriteFile(web, []byte("{}"), 0))
 	require.NoError(t, os.Chmod(dir, 0o700))
+	t.Chdir(dir) // of which a relative path does not show that users cannot enter it
+	text := []byte("ports: [lo]\nprivileges: {user: nobody}")
+	require.NoError(t, os.WriteFile("relative.yaml", text, 0o644))
+	c, err := config.Load("relative.yaml")
+	require.NoError(t, err)
+	if found := Files(c); len(found) != 1 || found[0].Level != Fail {
+		t.Errorf("a relative path: %+v", found)
+	}
+	c.Privileges.User = "no such user"
+	if found := Files(c); len(found) != 1 || found[0].Level != Fail || !strings.Contains(found[0].Hint, "useradd") {
+		t.Errorf("no such user: %+v", found)
+	}
 	check("root's directory", file)
 	if os.Geteuid() != 0 {
 		t.Error("the process is not root's afterwards")
-	}
-	if _, err := unreadable([]string{file}, "no such user"); err == nil {
-		t.Error("no error for a user that does not exist")
 	}
 }
