@@ -12,6 +12,7 @@ type byKey[T Sealer | Opener] struct {
 // begin begins a chunk. keys is the size of the device's key table.
 func (x *byKey[T]) begin(g *gateway.Gateway, keys uint32) {
 	n := g.KeyChanges()
+	keys = min(keys, gateway.MaxKeys)
 	if n == x.changes && len(x.all) == int(keys) {
 		return
 	}

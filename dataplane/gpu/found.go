@@ -70,19 +70,20 @@ func (e *Engine) takeWithJobs(f *flight, finds bool) {
 			if finds && i%prefetched == 0 {
 				e.esp.PrefetchFound(p.found[i:min(i+prefetched, len(p.found))])
 			}
-			e.takeWithJob(&p, i, finds)
+			e.takeWithJob(&p, i, finds, true)
 		}
 		clear(p.results)
 	}
 }
 
-// takeWithJob makes a job of packet i, unless it is the host's.
-func (e *Engine) takeWithJob(p *foundPackets, i int, finds bool) {
+// takeWithJob makes a job of packet i, unless it is the host's. Without a rest, none is: the device has written another
+// result than the one that was counted.
+func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) {
 	f, out, job, r := &p.in[i], &p.out[i], &p.jobs[i], p.results[i]
 	switch {
-	case r.Verdict == resultHost:
+	case r.Verdict == resultHost && rest:
 		return
-	case r.Verdict == resultProtect:
+	case r.Verdict == resultProtect && rest:
 		e.esp.Classified(job, r.Addr(), r.Len())
 		return
 	}
@@ -135,7 +136,7 @@ func (e *Engine) takeAdmitted(f *flight, rest bool) {
 				n := e.takeOfOneSA(&p, i, end)
 				switch {
 				case n == 0:
-					n = e.takeOthers(&p, i, end)
+					n = e.takeOthers(&p, i, end, rest)
 				case rest:
 					decide(p.jobs[i : i+n])
 				}
@@ -177,10 +178,10 @@ func (e *Engine) takeOfOneSA(p *foundPackets, first, end int) int {
 }
 
 // takeOthers finishes the first packet, and those behind it up to one that needs no job. It returns their number.
-func (e *Engine) takeOthers(p *foundPackets, first, end int) int {
+func (e *Engine) takeOthers(p *foundPackets, first, end int, rest bool) int {
 	i := first
 	for ; i == first || i < end && !(admitted(p.results[i]) && e.esp.Opener(uint32(p.found[i])) != nil); i++ {
-		e.takeWithJob(p, i, true)
+		e.takeWithJob(p, i, true, rest)
 	}
 	e.confirmFound(p.in[first:i], p.out[first:i], p.jobs[first:i])
 	return i - first

@@ -22,7 +22,7 @@ func NewNullDevice(worker *cpu.Engine, umem []byte, chunks, size int, device fun
 	pool.open()
 	e := newEngine(worker, &deviceState{}, &kernelState{}, mailbox, pool, umem, Options{}.withDefaults())
 	e.ipsec = newIPsecPath(chunks, size, ipsec.NoKeyIndex)
-	e.finding.fixed, e.classifying.fixed = true, true // the host makes all jobs
+	e.finding.fixed, e.classifying.fixed, e.expected.fixed = true, true, true // the host makes all jobs
 	plain := make([]esp.Job, size)
 	e.posted = func(f *flight) {
 		for k := range f.tiles {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -244,6 +245,21 @@ func TestSAsThatCannotBeFoundAreRefused(t *testing.T) {
 				t.Errorf("verdict %v, device out of use: %v", r.chunks[0].Out[0].Verdict, !r.e.state.ok())
 			}
 		})
+	}
+}
+
+// TestChangedResultsAreRefused: a device that leaves a packet to the host after the host has counted the packets that it
+// left is taken out of use. The packet's job is that of another chunk.
+func TestChangedResultsAreRefused(t *testing.T) {
+	r := newPassesRig(t, 4, 1)
+	f := r.submit(0, true)
+	for _, verdict := range []batch.Verdict{resultHost, resultProtect} {
+		f.jobs[0] = esp.Job{Kind: esp.Open, Admitted: true, SA: r.sa, Seq: 1}
+		r.e.mailbox.slots[f.slots[0]].results[0].Verdict = verdict
+		r.e.takeAdmitted(f, false)
+		if v := f.chunk.Out[0].Verdict; v != batch.Drop(batch.GPUBadResult) || r.e.state.ok() || f.jobs[0].Kind != esp.Decided {
+			t.Errorf("%v: verdict %v, device out of use: %v", verdict, v, !r.e.state.ok())
+		}
 	}
 }
 
