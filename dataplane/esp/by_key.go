@@ -4,7 +4,7 @@ import "github.com/warproute/warproute/ipsec/gateway"
 
 // byKey has what packets need of SAs, by the index of their keys, for as long as the indexes are the same: three to a
 // cache line, while SAs and what they point to have several lines each.
-type byKey[T Sealer | Opener] struct {
+type byKey[T Sealer | opener] struct {
 	all     []T
 	changes uint64 // of the gateway's indexes
 }

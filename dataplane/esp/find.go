@@ -15,10 +15,11 @@ import (
 func (s *Stage) Finds() bool { return !s.fib.HasRPF() }
 
 // BeginFound begins a chunk whose frames were posted without jobs. Every packet is Plain until Found.
-// Without jobs, no packet is for Rest. keys is the size of the device's key table.
-func (s *Stage) BeginFound(jobs []Job, keys uint32) {
+// Without jobs, no packet is for Rest. n is the number of packets, keys the size of the device's key table.
+func (s *Stage) BeginFound(jobs []Job, n int, keys uint32) {
 	s.startCounts()
 	s.openers.begin(s.gateway, keys)
+	s.opened.begin(n)
 	for i := range jobs {
 		jobs[i].reset()
 	}

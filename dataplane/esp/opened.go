@@ -7,44 +7,68 @@ import (
 )
 
 // Most received packets need one step after a device has found their SA, opened and admitted them: their numbers are to be
-// confirmed. They have no jobs.
+// confirmed. They have no jobs. The packets of an SA are confirmed together, in their order: the SA's replay window and
+// counters have cache lines of their own, which are rarely in the nearest cache.
 
 // headerLen is the length of an ESP header in bytes: SPI and sequence number.
 const headerLen = 8
 
-// Opener is an SA by which a device has opened a packet.
-type Opener struct {
+// opener is an SA by which a device has opened a packet.
+type opener struct {
 	SA     *ipsec.SA     // nil: not looked up yet
 	counts *ipsec.Counts // nil: the packets of the SA need jobs
+	list   uint16        // index plus 1 of its list in openedPackets, 0 for none
 	aead   bool
 	// Lengths in bytes.
 	inner uint8 // of the headers that opening removes
 	least uint8 // of the shortest frame
 }
 
-// opener returns the inbound SA with keys at an index, or nil.
-func (s *Stage) opener(key uint32) *Opener {
-	o := s.openers.at(key)
-	if o == nil {
-		return nil
+// openedPackets are the packets of a chunk that ConfirmOpened is to be called for, as one linked list per SA.
+type openedPackets struct {
+	lists []openedList // in the order of their first packets
+	next  []uint16     // by packet: the next one of the list
+	seqs  []uint32     // by packet: its sequence number
+}
+
+// openedList is a list of packets of an SA, in order.
+type openedList struct {
+	*opener
+	first, last, n uint16
+}
+
+// begin makes room for the packets of a chunk.
+func (x *openedPackets) begin(n int) {
+	if n > len(x.next) {
+		n = max(n, 2*len(x.next)) // grows a few times in all
+		x.lists, x.next, x.seqs = make([]openedList, 0, n), make([]uint16, n), make([]uint32, n)
 	}
-	if o.SA == nil {
-		sa := s.gateway.ByKey(key)
-		if sa == nil || !sa.FoundByDevices() {
-			return nil
-		}
-		_, esp, least := sa.InboundESP()
-		*o = Opener{SA: sa, aead: sa.Combined(), inner: uint8(esp + headerLen + sa.IVLen()), least: uint8(packet.EthernetLen + esp + least)}
-		if !sa.Limited() {
-			o.counts = sa.Counts(s.worker)
-		}
+}
+
+// opener returns the inbound SA with keys at an index, or nil.
+func (s *Stage) opener(key uint32) *opener {
+	o := s.openers.at(key)
+	if o == nil || o.SA == nil && !s.lookUpOpener(o, key) {
+		return nil
 	}
 	return o
 }
 
-// PrefetchFound prefetches the SAs of packets that ConfirmOpened or Finish is called for next but one, and
-// PrefetchFoundWindows the words of the windows of the next ones. Each takes what the device has stored for up to 64
-// packets: indexes of keys in the lower halves, and sequence numbers.
+func (s *Stage) lookUpOpener(o *opener, key uint32) (ok bool) {
+	sa := s.gateway.ByKey(key)
+	if sa == nil || !sa.FoundByDevices() {
+		return false
+	}
+	_, esp, least := sa.InboundESP()
+	*o = opener{SA: sa, aead: sa.Combined(), inner: uint8(esp + headerLen + sa.IVLen()), least: uint8(packet.EthernetLen + esp + least)}
+	if !sa.Limited() {
+		o.counts = sa.Counts(s.worker)
+	}
+	return true
+}
+
+// PrefetchFound prefetches the SAs of packets that Found is called for, by what the device has stored for up to 64 of them:
+// indexes of keys in the lower halves, and sequence numbers.
 func (s *Stage) PrefetchFound(found []uint64) {
 	n := 0
 	for _, word := range found {
@@ -57,60 +81,107 @@ func (s *Stage) PrefetchFound(found []uint64) {
 	ipsec.PrefetchCounts(s.counts[:n])
 }
 
-func (s *Stage) PrefetchFoundWindows(found []uint64) {
-	n := 0
-	for _, word := range found {
-		if o := s.opener(uint32(word)); o != nil {
-			s.distinctSAs[n], s.seqs[n] = o.SA, word>>32
-			n++
-		}
+// AddOpened adds packet i of a chunk, received in frame f, that a device has opened, forwards with result r, and admits, to
+// those that ConfirmOpened is called for. found is what the device has stored for it: the index of the SA's keys in the lower
+// half, and the sequence number. ok is false if the packet needs a job, or the result cannot be that of the inner packet.
+func (s *Stage) AddOpened(i int, f batch.Frame, r batch.Result, found uint64) (ok bool) {
+	o := s.opener(uint32(found))
+	if o == nil || o.counts == nil || !o.fits(f, r) {
+		return false
 	}
-	ipsec.PrefetchWindows(s.distinctSAs[:n], s.seqs[:n], s.worker)
+	x := &s.opened
+	x.seqs[i] = uint32(found >> 32)
+	if o.list == 0 {
+		x.lists = append(x.lists, openedList{o, uint16(i), uint16(i), 1})
+		o.list = uint16(len(x.lists))
+		return true
+	}
+	l := &x.lists[o.list-1]
+	x.next[l.last] = uint16(i)
+	l.last = uint16(i)
+	l.n++
+	return true
 }
 
-// Opener returns the SA by which the device has opened a packet, or nil if such packets need jobs.
-func (s *Stage) Opener(key uint32) *Opener {
-	o := s.opener(key)
-	if o == nil || o.counts == nil || o.SA.Usable(ipsec.In) != ipsec.OK {
-		return nil
-	}
-	return o
-}
-
-// Fits reports whether the result of a packet that a device has opened and forwards can be that of the inner packet: it is
+// fits reports whether the result of a packet that a device has opened and forwards can be that of the inner packet: it is
 // where the SA has it, and not longer.
-func (o *Opener) Fits(f batch.Frame, r batch.Result) bool {
+func (o *opener) fits(f batch.Frame, r batch.Result) bool {
 	return f.Len >= uint16(o.least) && r.Addr() == f.Addr+uint32(o.inner) && r.Len() >= packet.EthernetLen+packet.IPv4Len && r.Len() <= f.Len-uint16(o.inner)
 }
 
-// ConfirmOpened is Finish for up to 64 packets of an SA that the device has opened, forwards, and admits: it applies the
-// replay window, and counts them. found has their sequence numbers in the upper halves.
-func (s *Stage) ConfirmOpened(o *Opener, in []batch.Frame, out []batch.Result, found []uint64) {
-	out, found = out[:len(in)], found[:len(in)]
-	if len(in) == 1 {
-		s.fresh[0] = o.SA.Confirm(s.worker, found[0]>>32, true) == ipsec.OK
-	} else {
-		for i, word := range found {
-			s.seqs[i] = word >> 32
+// ConfirmOpened is Finish for the packets of a chunk that AddOpened has added: it applies replay windows, and counts the
+// packets. out has their results.
+func (s *Stage) ConfirmOpened(in []batch.Frame, out []batch.Result) {
+	lists := s.opened.lists
+	s.prefetchLists(lists[:min(block, len(lists))])
+	for start := 0; start < len(lists); start += block {
+		end := min(start+block, len(lists))
+		s.prefetchWindows(lists[start:end])
+		s.prefetchLists(lists[end:min(end+block, len(lists))])
+		for i := start; i < end; i++ {
+			s.confirmList(&lists[i], in, out)
 		}
-		o.SA.ConfirmAll(s.worker, s.seqs[:len(in)], s.fresh[:])
 	}
+	s.opened.lists = lists[:0]
+}
+
+// prefetchLists prefetches the SAs of up to a block of lists, and prefetchWindows then the words of their windows.
+func (s *Stage) prefetchLists(lists []openedList) {
+	for i := range lists {
+		s.distinctSAs[i], s.counts[i] = lists[i].SA, lists[i].counts
+	}
+	ipsec.PrefetchInbound(s.distinctSAs[:len(lists)])
+	ipsec.PrefetchCounts(s.counts[:len(lists)])
+}
+
+func (s *Stage) prefetchWindows(lists []openedList) {
+	for i := range lists {
+		s.distinctSAs[i], s.seqs[i] = lists[i].SA, uint64(s.opened.seqs[lists[i].first])
+	}
+	ipsec.PrefetchWindows(s.distinctSAs[:len(lists)], s.seqs[:len(lists)], s.worker)
+}
+
+// confirmList confirms the packets of a list.
+func (s *Stage) confirmList(l *openedList, in []batch.Frame, out []batch.Result) {
+	o, n := l.opener, int(l.n)
+	o.list = 0
+	s.use(o.SA, n)
+	if s.received += n; o.aead {
+		s.aead += n
+	} else {
+		s.hmac += n
+	}
+	drop := dropFor(o.SA.Usable(ipsec.In))
 	packets, bytes := uint64(0), uint64(0)
-	for i := range in {
-		f, r := &in[i], &out[i]
-		if !s.fresh[i] {
-			f.Origin = f.Origin.With(batch.PolicyDone)
-			*r = batch.DropFor(batch.XfrmInStateSeqError)
-			continue
+	for i := int(l.first); n > 0; {
+		var at [block]uint16
+		m := min(n, block)
+		for j := range m {
+			at[j], s.seqs[j] = uint16(i), uint64(s.opened.seqs[i])
+			i = int(s.opened.next[i])
 		}
-		f.Addr, f.Len, f.Origin = r.Addr(), r.Len(), f.Origin.With(batch.PolicyDone).With(batch.InboundChecked)
-		packets, bytes = packets+1, bytes+uint64(r.Len()-packet.EthernetLen)
+		switch {
+		case drop.Verdict != 0:
+		case m == 1:
+			s.fresh[0] = o.SA.Confirm(s.worker, s.seqs[0], true) == ipsec.OK
+		default:
+			o.SA.ConfirmAll(s.worker, s.seqs[:m], s.fresh[:])
+		}
+		for j, i := range at[:m] {
+			f, r := &in[i], &out[i]
+			switch f.Origin = f.Origin.With(batch.PolicyDone); {
+			case drop.Verdict != 0:
+				*r = drop
+			case !s.fresh[j]:
+				*r = batch.DropFor(batch.XfrmInStateSeqError)
+			default:
+				f.Addr, f.Len, f.Origin = r.Addr(), r.Len(), f.Origin.With(batch.InboundChecked)
+				packets, bytes = packets+1, bytes+uint64(r.Len()-packet.EthernetLen)
+			}
+		}
+		n -= m
 	}
-	o.counts.Add(packets, bytes)
-	s.use(o.SA, len(in))
-	if s.received += len(in); o.aead {
-		s.aead += len(in)
-	} else {
-		s.hmac += len(in)
+	if packets > 0 {
+		o.counts.Add(packets, bytes)
 	}
 }

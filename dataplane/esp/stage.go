@@ -50,14 +50,15 @@ type Stage struct {
 	hasInterfaces bool // the gateway has XFRM interfaces, for which routed is filled in
 	routed        routed
 
-	distinctSAs [block]*ipsec.SA // see distinct and opened
-	seqs        [block]uint64    // see opened and confirmAdmitted
+	distinctSAs [block]*ipsec.SA // see distinct and openJobs
+	seqs        [block]uint64    // see openJobs and confirmAdmitted
 	fresh       [block]bool      // see confirmAdmitted
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
 	aead, hmac  int              // see Protected
 	received    int              // see Received
 	sealers     byKey[Sealer]
-	openers     byKey[Opener]
+	openers     byKey[opener]
+	opened      openedPackets
 	numbered    int                  // packets of the chunk that a device has sealed
 	counts      [block]*ipsec.Counts // see PrefetchNumbered
 	main        *ipsec.SA            // see Main

@@ -63,7 +63,7 @@ func (e *Engine) takeFound(f *flight) (rest, classified int) {
 
 // takeWithJobs makes jobs of the packets of a chunk, but of those that are the host's.
 func (e *Engine) takeWithJobs(f *flight, finds bool) {
-	e.esp.BeginFound(f.jobs, e.ipsec.keys)
+	e.esp.BeginFound(f.jobs, f.chunk.N, e.ipsec.keys)
 	for k := range f.tiles {
 		p := e.foundPackets(f, k)
 		for i := range p.in {
@@ -77,15 +77,15 @@ func (e *Engine) takeWithJobs(f *flight, finds bool) {
 }
 
 // takeWithJob makes a job of packet i, unless it is the host's. Without a rest, none is: the device has written another
-// result than the one that was counted.
-func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) {
+// result than the one that was counted. found is true if the job is that of an SA, to be finished.
+func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) (found bool) {
 	f, out, job, r := &p.in[i], &p.out[i], &p.jobs[i], p.results[i]
 	switch {
 	case r.Verdict == resultHost && rest:
-		return
+		return false
 	case r.Verdict == resultProtect && rest:
 		e.esp.Classified(job, r.Addr(), r.Len())
-		return
+		return false
 	}
 	var drop batch.Result
 	ok := finds && e.checker.possible(r)
@@ -101,9 +101,10 @@ func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) {
 		f.Origin = f.Origin.With(batch.PolicyDone)
 	default:
 		*out = takeResult(*f, job, r)
-		return
+		return true
 	}
 	job.Kind = esp.Decided
+	return false
 }
 
 // confirmFound finishes packets with jobs whose SAs the device has found.
@@ -117,72 +118,44 @@ func (e *Engine) confirmFound(in []batch.Frame, out []batch.Result, jobs []esp.J
 }
 
 // takeAdmitted finishes the packets of a chunk, of which the device has admitted nearly all: these need no jobs. With a rest
-// for the host, they have jobs that say so.
+// for the host, they have jobs that say so. The packets of an SA stay in order: those with jobs are finished after all that
+// came before.
 func (e *Engine) takeAdmitted(f *flight, rest bool) {
+	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
 	if rest {
-		e.esp.BeginFound(f.jobs, e.ipsec.keys)
+		e.esp.BeginFound(f.jobs, len(in), e.ipsec.keys)
 	} else {
-		e.esp.BeginFound(nil, e.ipsec.keys)
+		e.esp.BeginFound(nil, len(in), e.ipsec.keys)
 	}
 	for k := range f.tiles {
-		p := e.foundPackets(f, k)
-		n := len(p.in)
-		e.esp.PrefetchFound(p.found[:min(n, prefetched)])
-		for start := 0; start < n; start += prefetched {
-			end := min(start+prefetched, n)
-			e.esp.PrefetchFoundWindows(p.found[start:end])
-			e.esp.PrefetchFound(p.found[end:min(end+prefetched, n)])
-			for i := start; i < end; {
-				n := e.takeOfOneSA(&p, i, end)
-				switch {
-				case n == 0:
-					n = e.takeOthers(&p, i, end, rest)
-				case rest:
-					decide(p.jobs[i : i+n])
+		p, first := e.foundPackets(f, k), f.tileStart(k)
+		for i := range p.in {
+			if e.takeOpened(&p, first, i) {
+				if rest {
+					p.jobs[i].Kind = esp.Decided
 				}
-				i += n
+				continue
+			}
+			if e.takeWithJob(&p, i, true, rest) {
+				e.esp.ConfirmOpened(in, out)
+				e.confirmFound(p.in[i:i+1], p.out[i:i+1], p.jobs[i:i+1])
 			}
 		}
 		clear(p.results)
 	}
+	e.esp.ConfirmOpened(in, out)
 }
 
-// decide makes jobs those of packets that are finished.
-func decide(jobs []esp.Job) {
-	for i := range jobs {
-		jobs[i].Kind = esp.Decided
+// takeOpened takes the result of packet i of a tile, which begins with the first of a chunk. ok is false if it needs a job.
+func (e *Engine) takeOpened(p *foundPackets, first, i int) (ok bool) {
+	r := p.results[i]
+	if !admitted(r) {
+		return false
 	}
-}
-
-// takeOfOneSA finishes packets from first on, as many as are of one SA and admitted, and returns their number. There are up
-// to 64 before end.
-func (e *Engine) takeOfOneSA(p *foundPackets, first, end int) int {
-	key := uint32(p.found[first])
-	o := e.esp.Opener(key)
-	if o == nil {
-		return 0
+	r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^resultAdmitted, r.Len())
+	if !e.checker.possible(r) || !e.esp.AddOpened(first+i, p.in[i], r, p.found[i]) {
+		return false
 	}
-	i := first
-	for ; i < end && uint32(p.found[i]) == key && admitted(p.results[i]); i++ {
-		r := p.results[i]
-		r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^resultAdmitted, r.Len())
-		if !e.checker.possible(r) || !o.Fits(p.in[i], r) {
-			break
-		}
-		p.out[i] = r
-	}
-	if i > first {
-		e.esp.ConfirmOpened(o, p.in[first:i], p.out[first:i], p.found[first:i])
-	}
-	return i - first
-}
-
-// takeOthers finishes the first packet, and those behind it up to one that needs no job. It returns their number.
-func (e *Engine) takeOthers(p *foundPackets, first, end int, rest bool) int {
-	i := first
-	for ; i == first || i < end && !(admitted(p.results[i]) && e.esp.Opener(uint32(p.found[i])) != nil); i++ {
-		e.takeWithJob(p, i, true, rest)
-	}
-	e.confirmFound(p.in[first:i], p.out[first:i], p.jobs[first:i])
-	return i - first
+	p.out[i] = r
+	return true
 }

@@ -1,0 +1,166 @@
+package esp_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/require"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/packet"
+)
+
+// openedWindows are window sizes of the SAs of TestConfirmOpenedAgreesWithConfirm.
+var openedWindows = []int{0, 1, 31, 32, 33, 64, 1024, 4096}
+
+// TestConfirmOpenedAgreesWithConfirm: packets of many SAs, in one chunk, get the results of one after the other. Numbers
+// are new, repeated, and older than the window; runs of one SA are longer than a block.
+func TestConfirmOpenedAgreesWithConfirm(t *testing.T) {
+	rnd := rand.New(rand.NewPCG(2100, 1))
+	w, g := newWorld(t), &gateway.Gateway{}
+	const perWindow = 12
+	n := perWindow * len(openedWindows)
+	var one, other []*ipsec.SA // those of the stage, and of the reference
+	for i := range n {
+		c := config(ipsec.In, false)
+		c.Name, c.SPI, c.ReplayWindow = fmt.Sprint(i), uint32(0x1000+i), openedWindows[i%len(openedWindows)]
+		c.Tunnel, c.Clock = g.Tunnel(c.Name), &g.Clock
+		if i%10 == 9 {
+			c.Suite, c.AuthKey, c.Key = "aes128-sha256", make([]byte, 32), make([]byte, 16)
+		}
+		if i == 17 {
+			c.Lifetime.Hard.Age = time.Nanosecond
+		}
+		for _, all := range []*[]*ipsec.SA{&one, &other} {
+			sa, err := ipsec.NewSA(c, 2)
+			require.NoError(t, err)
+			*all = append(*all, sa)
+		}
+		require.NoError(t, g.Add(one[i]))
+	}
+	w.Engine.Secure(g, 1)
+	stage := w.Engine.ESP()
+	const size = 1024
+	in, out, wantIn, wantOut := make([]batch.Frame, size), make([]batch.Result, size), make([]batch.Frame, size), make([]batch.Result, size)
+	top := make([]int, n)
+	drops := map[batch.Reason]int{}
+	forwarded := 0
+	for round := range 300 {
+		stage.BeginFound(nil, size, gateway.MaxKeys)
+		k, aead := 0, 0
+		used := 1 + rnd.IntN(n)
+		for i := range size {
+			if round%3 == 0 || rnd.IntN(3) > 0 { // else a run
+				k = rnd.IntN(used)
+			}
+			seq := top[k] + 1 + rnd.IntN(2)*rnd.IntN(40)
+			switch rnd.IntN(8) {
+			case 0: // received, or skipped
+				seq = max(0, top[k]-rnd.IntN(openedWindows[k%len(openedWindows)]+70))
+			case 1:
+				seq += rnd.IntN(5000)
+			}
+			top[k] = max(top[k], seq)
+			f := batch.Frame{Addr: uint32(i)*4096 + 130, Len: uint16(200 + rnd.IntN(1000)), Origin: wan}
+			inner := uint32(20 + 8 + one[k].IVLen())
+			r := batch.ForwardTo(lan, f.Addr+inner, f.Len-uint16(inner)-uint16(rnd.IntN(40)))
+			in[i], out[i], wantIn[i], wantOut[i] = f, r, f, r
+			if !stage.AddOpened(i, f, r, uint64(seq)<<32|uint64(one[k].KeyIndex())) {
+				t.Fatalf("SA %d: the packet needs a job", k)
+			}
+			if one[k].Combined() {
+				aead++
+			}
+			if rnd.IntN(200) == 0 {
+				stage.ConfirmOpened(in, out)
+			}
+
+			sa, f2, r2 := other[k], &wantIn[i], &wantOut[i]
+			f2.Origin = f2.Origin.With(batch.PolicyDone)
+			switch {
+			case sa.Usable(ipsec.In) != ipsec.OK:
+				*r2 = batch.DropFor(batch.XfrmInStateExpired)
+			case sa.Confirm(1, uint64(seq), true) != ipsec.OK:
+				*r2 = batch.DropFor(batch.XfrmInStateSeqError)
+			default:
+				f2.Addr, f2.Len, f2.Origin = r.Addr(), r.Len(), f2.Origin.With(batch.InboundChecked)
+				sa.Counts(1).Add(1, uint64(r.Len())-packet.EthernetLen)
+				forwarded++
+			}
+			if r2.Verdict != r.Verdict {
+				drops[r2.Verdict.Reason()]++
+			}
+		}
+		stage.ConfirmOpened(in, out)
+		for i := range in {
+			if in[i] != wantIn[i] || out[i] != wantOut[i] {
+				t.Fatalf("round %d, packet %d: %+v, %v, want %+v, %v", round, i, in[i], out[i], wantIn[i], wantOut[i])
+			}
+		}
+		if a, h := stage.Protected(); a != aead || h != size-aead || stage.Received() != size {
+			t.Fatalf("counted %d packets of AEAD and %d with HMAC, %d received, want %d, %d, %d", a, h, stage.Received(), aead, size-aead, size)
+		}
+	}
+	for k := range one {
+		if got, want := one[k].Stats(), other[k].Stats(); got != want {
+			t.Errorf("SA %d: %+v, want %+v", k, got, want)
+		}
+	}
+	if t.Log(forwarded, drops); forwarded < 50_000 || drops[batch.XfrmInStateSeqError] < 10_000 || drops[batch.XfrmInStateExpired] < 1000 {
+		t.Error("too few of a kind")
+	}
+}
+
+// TestAddOpenedRefusesOtherPackets: packets of SAs that have limits in packets, results that are not in place, and SAs that
+// are not there. Nothing is counted for them.
+func TestAddOpenedRefusesOtherPackets(t *testing.T) {
+	w, g, sa := secured(t, config(ipsec.In, false))
+	c := config(ipsec.In, false)
+	c.SPI, c.Tunnel, c.Clock, c.Lifetime.Hard.Packets = 0x199, g.Tunnel("limited"), &g.Clock, 10
+	limited, err := ipsec.NewSA(c, 2)
+	require.NoError(t, err)
+	require.NoError(t, g.Add(limited))
+	c.SPI, c.Tunnel, c.Lifetime.Hard.Packets, c.ESN = 0x19a, g.Tunnel("extended"), 0, true
+	extended, err := ipsec.NewSA(c, 2)
+	require.NoError(t, err)
+	require.NoError(t, g.Add(extended))
+	w.Engine.Secure(g, 1)
+	stage := w.Engine.ESP()
+	f := batch.Frame{Addr: 130, Len: 200, Origin: wan}
+	const inner = 20 + 8 + 8
+	good, key := batch.ForwardTo(lan, 130+inner, 100), uint64(sa.KeyIndex())
+	for name, x := range map[string]struct {
+		f     batch.Frame
+		r     batch.Result
+		found uint64
+	}{
+		"limited":         {f, good, uint64(limited.KeyIndex())},
+		"extended":        {f, good, uint64(extended.KeyIndex())},
+		"no SA":           {f, good, 77},
+		"beyond the keys": {f, good, gateway.MaxKeys},
+		"elsewhere":       {f, batch.ForwardTo(lan, 130+inner+4, 100), key},
+		"longer":          {f, batch.ForwardTo(lan, 130+inner, 165), key},
+		"no packet":       {f, batch.ForwardTo(lan, 130+inner, 33), key},
+		"short frame":     {batch.Frame{Addr: 130, Len: 60}, batch.ForwardTo(lan, 130+inner, 34), key},
+	} {
+		stage.BeginFound(nil, 1, gateway.MaxKeys)
+		if stage.AddOpened(0, x.f, x.r, 1<<32|x.found) {
+			t.Errorf("%s: is to be confirmed", name)
+		}
+		stage.ConfirmOpened([]batch.Frame{x.f}, []batch.Result{x.r})
+		if stage.Received() != 0 || sa.Stats().Packets != 0 {
+			t.Errorf("%s: counted", name)
+		}
+	}
+	stage.BeginFound(nil, 1, gateway.MaxKeys)
+	if !stage.AddOpened(0, f, good, 1<<32|key) {
+		t.Error("a packet that fits needs a job")
+	}
+	stage.ConfirmOpened([]batch.Frame{f}, []batch.Result{good})
+	if sa.Stats().Packets != 1 {
+		t.Error("it is not counted")
+	}
+}
