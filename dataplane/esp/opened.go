@@ -29,6 +29,7 @@ type openedPackets struct {
 	lists []openedList // in the order of their first packets
 	next  []uint16     // by packet: the next one of the list
 	seqs  []uint32     // by packet: its sequence number
+	at    [block]uint16
 }
 
 // openedList is a list of packets of an SA, in order.
@@ -81,26 +82,40 @@ func (s *Stage) PrefetchFound(found []uint64) {
 	ipsec.PrefetchCounts(s.counts[:n])
 }
 
-// AddOpened adds packet i of a chunk, received in frame f, that a device has opened, forwards with result r, and admits, to
-// those that ConfirmOpened is called for. found is what the device has stored for it: the index of the SA's keys in the lower
-// half, and the sequence number. ok is false if the packet needs a job, or the result cannot be that of the inner packet.
-func (s *Stage) AddOpened(i int, f batch.Frame, r batch.Result, found uint64) (ok bool) {
-	o := s.opener(uint32(found))
-	if o == nil || o.counts == nil || !o.fits(f, r) {
-		return false
-	}
+// Admitted is a bit in the address of the result of a packet that a device has opened and forwards. The device sets it if
+// the policies of both directions admit the packet.
+const Admitted = 1
+
+// AddOpened adds packets to those that ConfirmOpened is called for, from the first one on as long as the device has opened,
+// forwards to one of a number of ports, and admits them. It returns their number, and stores their results without the bit.
+// The packets are those of a chunk from first on. found is what the device has stored for them: indexes of keys in the
+// lower halves, and sequence numbers. The other packets need jobs, or their results cannot be those of inner packets.
+func (s *Stage) AddOpened(first int, in []batch.Frame, out, results []batch.Result, found []uint64, ports int) (n int) {
+	in, out, found = in[:len(results)], out[:len(results)], found[:len(results)]
 	x := &s.opened
-	x.seqs[i] = uint32(found >> 32)
-	if o.list == 0 {
-		x.lists = append(x.lists, openedList{o, uint16(i), uint16(i), 1})
-		o.list = uint16(len(x.lists))
-		return true
+	next, seqs := x.next[first:], x.seqs[first:]
+	next, seqs = next[:len(results)], seqs[:len(results)]
+	for i, r := range results {
+		if r.Verdict.Action() != batch.ActionForward || r.Addr()&Admitted == 0 || int(r.Verdict.Port()) >= ports {
+			return i
+		}
+		r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^Admitted, r.Len())
+		o := s.opener(uint32(found[i]))
+		if o == nil || o.counts == nil || !o.fits(in[i], r) {
+			return i
+		}
+		out[i], seqs[i] = r, uint32(found[i]>>32)
+		if o.list == 0 {
+			x.lists = append(x.lists, openedList{o, uint16(first + i), uint16(first + i), 1})
+			o.list = uint16(len(x.lists))
+			continue
+		}
+		l := &x.lists[o.list-1]
+		x.next[l.last] = uint16(first + i)
+		l.last = uint16(first + i)
+		l.n++
 	}
-	l := &x.lists[o.list-1]
-	x.next[l.last] = uint16(i)
-	l.last = uint16(i)
-	l.n++
-	return true
+	return len(results)
 }
 
 // fits reports whether the result of a packet that a device has opened and forwards can be that of the inner packet: it is
@@ -154,8 +169,7 @@ func (s *Stage) confirmList(l *openedList, in []batch.Frame, out []batch.Result)
 	drop := dropFor(o.SA.Usable(ipsec.In))
 	packets, bytes := uint64(0), uint64(0)
 	for i := int(l.first); n > 0; {
-		var at [block]uint16
-		m := min(n, block)
+		at, m := &s.opened.at, min(n, block)
 		for j := range m {
 			at[j], s.seqs[j] = uint16(i), uint64(s.opened.seqs[i])
 			i = int(s.opened.next[i])

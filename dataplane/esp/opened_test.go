@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
@@ -68,7 +69,7 @@ func TestConfirmOpenedAgreesWithConfirm(t *testing.T) {
 			inner := uint32(20 + 8 + one[k].IVLen())
 			r := batch.ForwardTo(lan, f.Addr+inner, f.Len-uint16(inner)-uint16(rnd.IntN(40)))
 			in[i], out[i], wantIn[i], wantOut[i] = f, r, f, r
-			if !stage.AddOpened(i, f, r, uint64(seq)<<32|uint64(one[k].KeyIndex())) {
+			if !added(stage, i, f, r, uint64(seq)<<32|uint64(one[k].KeyIndex())) {
 				t.Fatalf("SA %d: the packet needs a job", k)
 			}
 			if one[k].Combined() {
@@ -147,7 +148,7 @@ func TestAddOpenedRefusesOtherPackets(t *testing.T) {
 		"short frame":     {batch.Frame{Addr: 130, Len: 60}, batch.ForwardTo(lan, 130+inner, 34), key},
 	} {
 		stage.BeginFound(nil, 1, gateway.MaxKeys)
-		if stage.AddOpened(0, x.f, x.r, 1<<32|x.found) {
+		if added(stage, 0, x.f, x.r, 1<<32|x.found) {
 			t.Errorf("%s: is to be confirmed", name)
 		}
 		stage.ConfirmOpened([]batch.Frame{x.f}, []batch.Result{x.r})
@@ -156,11 +157,19 @@ func TestAddOpenedRefusesOtherPackets(t *testing.T) {
 		}
 	}
 	stage.BeginFound(nil, 1, gateway.MaxKeys)
-	if !stage.AddOpened(0, f, good, 1<<32|key) {
+	if !added(stage, 0, f, good, 1<<32|key) {
 		t.Error("a packet that fits needs a job")
 	}
 	stage.ConfirmOpened([]batch.Frame{f}, []batch.Result{good})
 	if sa.Stats().Packets != 1 {
 		t.Error("it is not counted")
 	}
+}
+
+// added adds packet i of a chunk, received in frame f, with result r.
+func added(s *esp.Stage, i int, f batch.Frame, r batch.Result, found uint64) bool {
+	out := []batch.Result{{}}
+	marked := batch.ForwardTo(r.Verdict.Port(), r.Addr()+esp.Admitted, r.Len())
+	n := s.AddOpened(i, []batch.Frame{f}, out, []batch.Result{marked}, []uint64{found}, 3)
+	return n == 1 && out[0] == r
 }

@@ -29,7 +29,7 @@ func (e *Engine) foundPackets(f *flight, tile int) foundPackets {
 
 // admitted reports whether the device says that it has opened a packet, forwards it, and admits it.
 func admitted(r batch.Result) bool {
-	return r.Verdict.Action() == batch.ActionForward && r.Addr()&resultAdmitted != 0
+	return r.Verdict.Action() == batch.ActionForward && r.Addr()&esp.Admitted != 0
 }
 
 // takeFound finishes the packets of a chunk that the device has opened in its first pass, in order. It returns the number of
@@ -129,14 +129,12 @@ func (e *Engine) takeAdmitted(f *flight, rest bool) {
 	}
 	for k := range f.tiles {
 		p, first := e.foundPackets(f, k), f.tileStart(k)
-		for i := range p.in {
-			if e.takeOpened(&p, first, i) {
-				if rest {
-					p.jobs[i].Kind = esp.Decided
-				}
-				continue
+		for i := 0; i < len(p.in); i++ {
+			n := e.esp.AddOpened(first+i, p.in[i:], p.out[i:], p.results[i:], p.found[i:], e.checker.ports)
+			if rest {
+				decide(p.jobs[i : i+n])
 			}
-			if e.takeWithJob(&p, i, true, rest) {
+			if i += n; i < len(p.in) && e.takeWithJob(&p, i, true, rest) {
 				e.esp.ConfirmOpened(in, out)
 				e.confirmFound(p.in[i:i+1], p.out[i:i+1], p.jobs[i:i+1])
 			}
@@ -146,16 +144,9 @@ func (e *Engine) takeAdmitted(f *flight, rest bool) {
 	e.esp.ConfirmOpened(in, out)
 }
 
-// takeOpened takes the result of packet i of a tile, which begins with the first of a chunk. ok is false if it needs a job.
-func (e *Engine) takeOpened(p *foundPackets, first, i int) (ok bool) {
-	r := p.results[i]
-	if !admitted(r) {
-		return false
+// decide makes jobs those of packets that are finished.
+func decide(jobs []esp.Job) {
+	for i := range jobs {
+		jobs[i].Kind = esp.Decided
 	}
-	r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^resultAdmitted, r.Len())
-	if !e.checker.possible(r) || !e.esp.AddOpened(first+i, p.in[i], r, p.found[i]) {
-		return false
-	}
-	p.out[i] = r
-	return true
 }

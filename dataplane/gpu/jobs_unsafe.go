@@ -25,11 +25,6 @@ const (
 	jobKeySegmentsShift = 24 // position in Key of the record's size, in segments of 16 bytes
 )
 
-// resultAdmitted is a bit in the address of a result. The device sets it if it has decrypted a packet, forwards
-// it, and the policies of both directions admit it, unencrypted from here on. (Addresses of packets with jobs
-// are even.)
-const resultAdmitted = 1
-
 // Verdicts of the device on packets of a first pass.
 const (
 	resultHost    = batch.Verdict(0xf000) // the host has to process it
@@ -39,12 +34,13 @@ const (
 	resultNumbered = batch.Verdict(0xf002)
 )
 
-// takeResult returns the device's result of a packet with a job, without that bit.
+// takeResult returns the device's result of a packet with a job, without the bit esp.Admitted. (Addresses of packets with jobs
+// are even.)
 func takeResult(f batch.Frame, job *esp.Job, r batch.Result) batch.Result {
-	if job.Kind != esp.Open || r.Verdict.Action() != batch.ActionForward || r.Addr()&resultAdmitted == 0 {
+	if job.Kind != esp.Open || r.Verdict.Action() != batch.ActionForward || r.Addr()&esp.Admitted == 0 {
 		return r
 	}
-	r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^resultAdmitted, r.Len())
+	r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^esp.Admitted, r.Len())
 	job.Admit(f, r)
 	return r
 }

@@ -138,7 +138,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("JOB_ARG_SHIFT", jobArgShift, "open: the outer traffic class; in transport mode the offset of the next-header field")
 	h.Define("JOB_KEY_SEGMENTS_SHIFT", jobKeySegmentsShift)
 	h.Define("JOB_ICV_FAILED", batch.ICVFailureSize, "as the length of a dropped packet: the ICV does not match")
-	h.Define("RESULT_ADMITTED", resultAdmitted, "open: in the address of a forwarded packet: the policies of both directions admit it")
+	h.Define("RESULT_ADMITTED", esp.Admitted, "open: in the address of a forwarded packet: the policies of both directions admit it")
 	h.Define("RESULT_HOST", uint64(resultHost), "a verdict, of a packet that the host has to process")
 	h.Define("RESULT_PROTECT", uint64(resultProtect), "a verdict: the packet is to be sealed by the tunnel in place of its address")
 	h.Define("RESULT_NUMBERED", uint64(resultNumbered), "a verdict, of a packet that the host has to seal, with a number of the device (numbers.h)")

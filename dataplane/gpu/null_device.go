@@ -51,5 +51,5 @@ func (h *NullDevice) Name() string { return "host" }
 
 // Admitted returns a device's result of a packet that it has opened and forwards, and that its policies admit.
 func Admitted(r batch.Result) batch.Result {
-	return batch.ForwardTo(r.Verdict.Port(), r.Addr()|resultAdmitted, r.Len())
+	return batch.ForwardTo(r.Verdict.Port(), r.Addr()|esp.Admitted, r.Len())
 }
