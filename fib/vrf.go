@@ -11,8 +11,8 @@ import (
 // number. Next hops are shared, so a route can lead to any port. The number 0 is no VRF: IPv4 and IPv6 themselves.
 // A packet without a route in its VRF is dropped; no other table is searched.
 
-// MaxVRFs is the maximum number of VRFs.
-const MaxVRFs = lookup.MaxVRFs - 1
+// MaxVRFs is the maximum number of VRFs: all VRF IDs of a table except 0.
+const MaxVRFs = lookup.NumVRFIDs - 1
 
 // NewVRF returns the number of a VRF without routes and ports.
 func (f *FIB) NewVRF() (uint16, error) {

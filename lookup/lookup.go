@@ -17,5 +17,5 @@ const (
 	MaxNextHop NextHop = 1<<20 - 1
 )
 
-// MaxVRFs is one more than the largest number of a VRF in a table (package trie).
-const MaxVRFs = 1000
+// NumVRFIDs is the number of VRF IDs of a table (package trie), with 0, the table itself: the largest ID is one less.
+const NumVRFIDs = 1000

@@ -7,7 +7,7 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// LookupVRFs stores the next hop of src[i] in the VRF vrfs[i] in dst[i], for VRFs below trie.MaxVRFs and except 0. It
+// LookupVRFs stores the next hop of src[i] in the VRF vrfs[i] in dst[i], for VRFs below trie.NumVRFIDs and except 0. It
 // panics if vrfs or dst is shorter than src, and allocates nothing.
 func (t *Table) LookupVRFs(dst []lookup.NextHop, vrfs []uint16, src [][16]byte) {
 	trie.InVRFs(t.Image(), dst, vrfs, src, vrfKernel)

@@ -78,8 +78,8 @@ const (
 	Default    = RootWords        // index of the default route's word
 	Generation = RootWords + 1    // index of the generation: reuses of nodes, and changes of the default route
 	VRFs       = RootWords + 16   // index of the words of VRFs, by number, on cache lines of their own
-	MaxVRFs    = lookup.MaxVRFs   // numbers of VRFs; 0, the table itself, has no word
-	staging    = MaxVRFs          // number of the word at which VRF.Load builds a table
+	NumVRFIDs  = lookup.NumVRFIDs // VRF IDs; 0, the table itself, has no word
+	staging    = NumVRFIDs        // number of the word at which VRF.Load builds a table
 	FirstNode  = RootWords + 1024 // index of the first node, after one page of header
 	MaxWords   = 1 << 31          // limit of an image: the range of a reference
 	Reference  = 1 << 31          // bit of a word that refers to a node

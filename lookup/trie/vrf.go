@@ -20,10 +20,10 @@ type VRF struct {
 	size   atomic.Int64
 }
 
-// VRF returns the VRF with a number from 1 to MaxVRFs - 1, which has no routes before the first Insert.
+// VRF returns the VRF with a number from 1 to NumVRFIDs - 1, which has no routes before the first Insert.
 func (t *Table) VRF(number int) *VRF {
-	if number < 1 || number >= MaxVRFs {
-		panic(fmt.Sprintf("VRF %d is not between 1 and %d", number, MaxVRFs-1))
+	if number < 1 || number >= NumVRFIDs {
+		panic(fmt.Sprintf("VRF %d is not between 1 and %d", number, NumVRFIDs-1))
 	}
 	if v := t.vrfs[number]; v != nil {
 		return v

@@ -24,7 +24,7 @@ type vrfWorld struct {
 // change inserts, replaces or deletes a route, or loads or clears a table.
 func (w *vrfWorld) change() (vrf int, p netip.Prefix) {
 	w.t.Helper()
-	vrf = []int{0, 1, 2, 7, MaxVRFs - 1}[w.rnd.IntN(5)]
+	vrf = []int{0, 1, 2, 7, NumVRFIDs - 1}[w.rnd.IntN(5)]
 	if vrf == 0 {
 		p = change(w.t, w.rnd, w.table, w.want[0])
 		if w.rnd.IntN(200) == 0 {
@@ -82,7 +82,7 @@ func TestVRFsAgreeWithOracles(t *testing.T) {
 	for _, bits := range []int{32, 128} {
 		w := &vrfWorld{t: t, rnd: rand.New(rand.NewPCG(7, uint64(bits))), table: New(bits), copy: &replica{}, want: map[int]routes{}}
 		w.table.Follow(w.copy)
-		for _, vrf := range []int{0, 1, 2, 3, 7, MaxVRFs - 1} {
+		for _, vrf := range []int{0, 1, 2, 3, 7, NumVRFIDs - 1} {
 			w.want[vrf] = routes{}
 		}
 		for range race.Fewer(6000) {
