@@ -72,7 +72,8 @@ type retired struct {
 	epoch uint64 // readers of this epoch or later cannot read the entry
 }
 
-func (s *ids) take() (uint32, error) {
+// alloc returns an index that no reader can read, or ErrFull.
+func (s *ids) alloc() (uint32, error) {
 	if len(s.reusable) == 0 && len(s.retired) > 0 {
 		oldest, n := s.readers.oldest(), 0
 		for n < len(s.retired) && s.retired[n].epoch <= oldest {
@@ -94,8 +95,8 @@ func (s *ids) take() (uint32, error) {
 	return s.next - 1, nil
 }
 
-// untake returns an index that no reader has seen.
-func (s *ids) untake(id uint32) { s.reusable = append(s.reusable, id) }
+// cancel frees an allocated index that no reader has seen.
+func (s *ids) cancel(id uint32) { s.reusable = append(s.reusable, id) }
 
 // free retires an index that readers can still use.
 func (s *ids) free(id uint32) {

@@ -131,7 +131,7 @@ func (f *FIB) Port(port uint16) Port { return Port(atomic.LoadUint64(&f.ports[po
 
 // NewAdjacency adds an unresolved adjacency on a port and returns its index.
 func (f *FIB) NewAdjacency(port uint16) (uint32, error) {
-	id, err := f.adjIDs.take()
+	id, err := f.adjIDs.alloc()
 	if err == nil {
 		f.SetAdjacency(id, port, 0)
 	}
@@ -168,7 +168,7 @@ func (f *FIB) NewNextHop(kind Kind, paths ...Path) (ID, error) {
 // NewNextHopAfter is NewNextHop for routes that used another next hop, old: flows stay on common
 // paths as far as the weights permit.
 func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
-	id, err := f.hopIDs.take()
+	id, err := f.hopIDs.alloc()
 	if err != nil {
 		return 0, err
 	}
@@ -176,7 +176,7 @@ func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 	// The word of the previous entry has a group that is not this entry's.
 	f.store(NextHops, f.nextHops, id, 0)
 	if err := f.setNextHop(ID(id), was, kind, paths); err != nil {
-		f.hopIDs.untake(id)
+		f.hopIDs.cancel(id)
 		return 0, err
 	}
 	return ID(id), nil
@@ -238,7 +238,7 @@ func (f *FIB) setNextHop(id ID, was *owners, kind Kind, paths []Path) error {
 		f.setBuckets(old.Index(), paths, was)
 		return nil
 	default:
-		g, err := f.groupIDs.take()
+		g, err := f.groupIDs.alloc()
 		if err != nil {
 			return err
 		}

@@ -104,7 +104,7 @@ func TestNextHopChangesBetweenOneAndManyPaths(t *testing.T) {
 	if w := f.NextHop(id); w.Kind() != KindBlackhole {
 		t.Errorf("blackhole: %#x", w)
 	}
-	if g, _ := f.groupIDs.take(); g != group {
+	if g, _ := f.groupIDs.alloc(); g != group {
 		t.Errorf("the group's index is not reused: got %d, want %d", g, group)
 	}
 }

@@ -16,7 +16,7 @@ const MaxVRFs = lookup.NumVRFIDs - 1
 
 // NewVRF returns the number of a VRF without routes and ports.
 func (f *FIB) NewVRF() (uint16, error) {
-	id, err := f.vrfIDs.take()
+	id, err := f.vrfIDs.alloc()
 	return uint16(id), err
 }
 
