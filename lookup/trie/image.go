@@ -25,7 +25,7 @@ type Image struct {
 	retired []uint32 // unreferenced nodes that readers can still be in
 	free    []uint32 // nodes without readers
 
-	followers *followers // followers of the table; nil before the table publishes the image
+	followers *followers // followers of the table; nil before it is the image of a table
 }
 
 // reuseBatch is the number of nodes freed together, so that readers seldom retry.
@@ -87,7 +87,7 @@ func (im *Image) set(vrf int, k *Key, bits int, word uint32, delta int) {
 		// A lookup reads this word and its final word at different times. The new
 		// generations make it retry instead of combining old and new words.
 		im.nextGeneration()
-		im.publish(Default, word)
+		im.storeWord(Default, word)
 		im.nextGeneration()
 	case bits <= base:
 		im.fill(at, 1<<(base-bits), bits, word)
@@ -123,10 +123,10 @@ func (im *Image) below(slot uint32, k *Key, base, bits int, word uint32, delta i
 	switch {
 	case *uses == 0:
 		// All words hold the same route, of at most base bits.
-		im.publish(slot, im.words[n])
+		im.storeWord(slot, im.words[n])
 		im.retired = append(im.retired, n)
 	case !isReference(old):
-		im.publish(slot, Reference|n)
+		im.storeWord(slot, Reference|n)
 	}
 }
 
@@ -149,8 +149,8 @@ func (im *Image) fill(at, n uint32, bits int, word uint32) {
 	}
 }
 
-// publish atomically stores a word that makes others reachable.
-func (im *Image) publish(at, word uint32) {
+// storeWord atomically stores a reachable word, for lookups and followers.
+func (im *Image) storeWord(at, word uint32) {
 	atomic.StoreUint32(&im.words[at], word)
 	im.notify(at, 1, word)
 }
@@ -208,7 +208,7 @@ func (im *Image) newNode(word uint32) uint32 {
 // the increment before later stores into these nodes: on every processor, an atomic load
 // follows an earlier atomic store to its word, and later stores follow the load.
 func (im *Image) nextGeneration() {
-	im.publish(Generation, im.words[Generation]+1)
+	im.storeWord(Generation, im.words[Generation]+1)
 	_ = im.Generation()
 	im.free, im.retired = append(im.free, im.retired...), im.retired[:0]
 }

@@ -98,7 +98,7 @@ func (t *Table) writable() (*Image, error) {
 	}
 	im, err := newImage()
 	if err == nil {
-		t.publish(im)
+		t.setImage(im)
 	}
 	return im, err
 }
@@ -182,14 +182,14 @@ func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 			return err
 		}
 	}
-	t.publish(im)
+	t.setImage(im)
 	t.routes = routes
 	t.size.Store(int64(routes.Size()))
 	return nil
 }
 
-// publish makes im the image for lookups and followers.
-func (t *Table) publish(im *Image) {
+// setImage makes im the image for lookups and followers.
+func (t *Table) setImage(im *Image) {
 	im.followers = &t.followers
 	t.followers.replace(im.used())
 	t.direct.set(im)

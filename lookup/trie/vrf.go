@@ -90,11 +90,11 @@ func (v *VRF) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 	if err == nil {
 		built := unused
 		unused = im.words[VRFs+v.number]
-		im.publish(VRFs+uint32(v.number), built)
+		im.storeWord(VRFs+uint32(v.number), built)
 		v.routes = routes
 		v.size.Store(int64(routes.Size()))
 	}
-	im.publish(VRFs+staging, 0)
+	im.storeWord(VRFs+staging, 0)
 	im.retire(unused)
 	return err
 }
@@ -103,7 +103,7 @@ func (v *VRF) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
 func (v *VRF) Clear() {
 	if im := v.table.Image(); im != nil {
 		word := im.words[VRFs+v.number]
-		im.publish(VRFs+uint32(v.number), 0)
+		im.storeWord(VRFs+uint32(v.number), 0)
 		im.retire(word)
 	}
 	v.routes = new(bart.Table[lookup.NextHop])
