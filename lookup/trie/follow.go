@@ -45,9 +45,9 @@ func (t *Table) Follow(f Follower) (end func()) {
 // if the copy's generation changed during the call.
 func WalkCopy(vrf int, addr netip.Addr, read func(index uint32) (uint32, error)) (bits int, nh lookup.NextHop, err error) {
 	k := keyOf(addr)
-	at, base := k.start(vrf)
+	at, resolved := k.start(vrf)
 	word, err := read(at)
-	for i := base / 8; err == nil && isReference(word); i++ {
+	for i := resolved / 8; err == nil && isReference(word); i++ {
 		if i == addr.BitLen()/8 {
 			return 0, lookup.Miss, fmt.Errorf("the copy has references beyond the end of %v", addr)
 		}

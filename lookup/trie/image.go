@@ -60,12 +60,12 @@ func (im *Image) Default() uint32 { return atomic.LoadUint32(&im.words[Default])
 
 // walk returns the final word of a lookup of k in a VRF.
 func (im *Image) walk(k *Key, vrf int) uint32 {
-	at, base := k.start(vrf)
+	at, resolved := k.start(vrf)
 	for {
 		generation := im.Generation()
 		word := atomic.LoadUint32(&im.words[at])
 		// References in a reused node can lead beyond the end of the address.
-		for i := base / 8; isReference(word) && i < len(k); i++ {
+		for i := resolved / 8; isReference(word) && i < len(k); i++ {
 			word = atomic.LoadUint32(&im.words[node(word)+uint32(k[i])])
 		}
 		if word == 0 && vrf == 0 {
@@ -81,7 +81,7 @@ func (im *Image) walk(k *Key, vrf int) uint32 {
 // is the prefix's own route, or after a delete that of the next shorter prefix. delta is
 // the change in the number of routes.
 func (im *Image) set(vrf int, k *Key, bits int, word uint32, delta int) {
-	at, base := k.start(vrf)
+	at, resolved := k.start(vrf)
 	switch {
 	case bits == 0 && vrf == 0:
 		// A lookup reads this word and its final word at different times. The new
@@ -89,29 +89,29 @@ func (im *Image) set(vrf int, k *Key, bits int, word uint32, delta int) {
 		im.nextGeneration()
 		im.storeWord(Default, word)
 		im.nextGeneration()
-	case bits <= base:
-		im.fill(at, 1<<(base-bits), bits, word)
+	case bits <= resolved:
+		im.fill(at, 1<<(resolved-bits), bits, word)
 	default:
-		im.below(at, k, base, bits, word, delta)
+		im.below(at, k, resolved, bits, word, delta)
 	}
 }
 
-// below applies set to the node in slot, which resolves the bits of k after the first base.
+// below applies set to the node in slot, which resolves NodeBits bits of k after the first resolved ones.
 // It allocates a missing node, and replaces an unused node by a route.
-func (im *Image) below(slot uint32, k *Key, base, bits int, word uint32, delta int) {
+func (im *Image) below(slot uint32, k *Key, resolved, bits int, word uint32, delta int) {
 	old := im.words[slot]
 	n := node(old)
 	if !isReference(old) {
 		n = im.newNode(old)
 	}
-	at, rest := n+uint32(k[base/8]), base+NodeBits-bits
+	at, rest := n+uint32(k[resolved/8]), resolved+NodeBits-bits
 	uses := &im.uses[nodeCount(n)]
 	if rest >= 0 {
 		im.fill(at, 1<<rest, bits, word)
 		*uses += uint32(delta)
 	} else {
 		was := isReference(im.words[at])
-		im.below(at, k, base+NodeBits, bits, word, delta)
+		im.below(at, k, resolved+NodeBits, bits, word, delta)
 		uses = &im.uses[nodeCount(n)] // append can move uses
 		switch is := isReference(im.words[at]); {
 		case is && !was:
@@ -122,7 +122,7 @@ func (im *Image) below(slot uint32, k *Key, base, bits int, word uint32, delta i
 	}
 	switch {
 	case *uses == 0:
-		// All words hold the same route, of at most base bits.
+		// All words hold the same route, of at most the resolved bits.
 		im.storeWord(slot, im.words[n])
 		im.retired = append(im.retired, n)
 	case !isReference(old):
@@ -174,13 +174,13 @@ func (im *Image) room(vrf int, k *Key, bits int) error {
 	if left >= maxDepth {
 		return nil
 	}
-	at, base := k.start(vrf)
+	at, resolved := k.start(vrf)
 	word := im.words[at]
-	for base < bits && isReference(word) {
-		word = im.words[node(word)+uint32(k[base/8])]
-		base += NodeBits
+	for resolved < bits && isReference(word) {
+		word = im.words[node(word)+uint32(k[resolved/8])]
+		resolved += NodeBits
 	}
-	if missing := (bits - base + NodeBits - 1) / NodeBits; missing > left {
+	if missing := (bits - resolved + NodeBits - 1) / NodeBits; missing > left {
 		return fmt.Errorf("the table is full: the route needs %d more nodes; %d of %d are free", missing, left, nodeCount(uint32(len(im.words))))
 	}
 	return nil

@@ -116,7 +116,7 @@ func keyOf(a netip.Addr) (k Key) {
 
 // start returns the index of the word at which a walk in a VRF starts, 0 for the table itself, and the
 // number of address bits that it resolves.
-func (k *Key) start(vrf int) (at uint32, bits int) {
+func (k *Key) start(vrf int) (at uint32, resolved int) {
 	if vrf != 0 {
 		return VRFs + uint32(vrf), 0
 	}
