@@ -70,7 +70,7 @@ func (w *worker) fill(c *batch.Chunk) {
 			received := c.In[c.N : c.N+n]
 			if n > 0 { // all frames of a queue are of one port
 				port := received[0].Origin.Port()
-				received = received[:w.admit(port, received)]
+				received = received[:w.countAndUntag(port, received)]
 				n = len(received)
 			}
 			if rx.maxBytes > 0 {
@@ -92,9 +92,9 @@ func (w *worker) fill(c *batch.Chunk) {
 	w.drops.flush(w.counters)
 }
 
-// admit counts the frames that a port received, removes their VLAN tags, drops those of unknown VLANs, and returns how many it
-// keeps.
-func (w *worker) admit(port uint16, frames []batch.Frame) int {
+// countAndUntag counts the frames that a port received, removes their VLAN tags, drops those of unknown VLANs, and returns the
+// number of the others.
+func (w *worker) countAndUntag(port uint16, frames []batch.Frame) int {
 	if !w.logical.table.Tagged(port) { // read after Receive: the XDP program passes frames of a VLAN only once the table has it
 		w.rx.tallies[port].add(frames)
 		return len(frames)

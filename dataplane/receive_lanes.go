@@ -61,7 +61,7 @@ func (w *worker) pollRings(now time.Duration) (received bool) {
 			received = true
 			burst := w.sorter.burst[:n]
 			port := burst[0].Origin.Port()
-			burst = burst[:w.admit(port, burst)]
+			burst = burst[:w.countAndUntag(port, burst)]
 			if w.capture != nil {
 				w.captureReceived(burst, now, queue, nil, 0)
 			}
