@@ -11,8 +11,8 @@ type Lender interface {
 	// Take takes numbers of SAs for the host, with SAs of this device only. Of an SA whose device is lost, or which has
 	// no more numbers, it ends the loan.
 	Take(all []Taking)
-	// Retire ends the loan of an SA, whose numbers were lent.
-	Retire(s *SA)
+	// Reclaim ends the loan of an SA: the host takes the rest of its numbers back.
+	Reclaim(s *SA)
 }
 
 // Taking is a request for N numbers of an SA. The result has the first of them, if there are any.
@@ -107,7 +107,7 @@ func (s *SA) WasLent(number uint64) bool {
 // EndLoan ends the loan, if there is one.
 func (s *SA) EndLoan() {
 	if l := s.Lender(); l != nil {
-		l.Retire(s)
+		l.Reclaim(s)
 	}
 }
 

@@ -136,8 +136,8 @@ func (l *lender) lends() bool {
 	return true
 }
 
-// Retire implements ipsec.Lender.
-func (l *lender) Retire(s *ipsec.SA) {
+// Reclaim implements ipsec.Lender.
+func (l *lender) Reclaim(s *ipsec.SA) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.retire([]*ipsec.SA{s})
