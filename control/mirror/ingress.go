@@ -19,12 +19,12 @@ type ingressRule struct {
 	priority uint32
 	table    uint32
 	plain    bool   // without other conditions, and the action is the lookup
-	seen     uint32 // epoch
+	seen     uint32 // see state.dumpSeq
 }
 
 // setIngressRule applies a rule by ingress interface.
 func (s *state) setIngressRule(r *rtnl.Rule, deleted bool) {
-	rule := ingressRule{familyIndex(r.Family), r.Priority, r.Table, r.Plain, s.epoch}
+	rule := ingressRule{familyIndex(r.Family), r.Priority, r.Table, r.Plain, s.dumpSeq}
 	rules := s.rules[r.Ingress]
 	at := slices.IndexFunc(rules, func(have ingressRule) bool {
 		have.seen = rule.seen
@@ -34,7 +34,7 @@ func (s *state) setIngressRule(r *rtnl.Rule, deleted bool) {
 	case at >= 0 && deleted:
 		rules = slices.Delete(rules, at, at+1)
 	case at >= 0:
-		rules[at].seen = s.epoch
+		rules[at].seen = s.dumpSeq
 		return
 	case deleted:
 		return
@@ -56,7 +56,7 @@ func (s *state) keepRules(ingress string, rules []ingressRule) {
 // sweepRules drops the rules that a dump did not have.
 func (s *state) sweepRules() {
 	for ingress, rules := range s.rules {
-		s.keepRules(ingress, slices.DeleteFunc(rules, func(r ingressRule) bool { return r.seen != s.epoch }))
+		s.keepRules(ingress, slices.DeleteFunc(rules, func(r ingressRule) bool { return r.seen != s.dumpSeq }))
 	}
 	s.updateVRFs()
 }

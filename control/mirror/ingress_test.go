@@ -215,13 +215,13 @@ func TestRulesAreComparedWithADump(t *testing.T) {
 	}
 	s.tablesRead()
 	vrf := s.fib.PortVRF(0)
-	s.epoch++
+	s.dumpSeq++
 	s.setRule(&rule, false)
 	s.sweepRules()
 	if s.fib.PortVRF(0) != vrf || vrf == 0 {
 		t.Errorf("table %d after a resync, want %d", s.fib.PortVRF(0), vrf)
 	}
-	s.epoch++
+	s.dumpSeq++
 	s.sweepRules()
 	if got := s.fib.PortVRF(0); got != 0 || len(s.vrfs)+len(s.combined) != 0 {
 		t.Errorf("table %d without the rule", got)

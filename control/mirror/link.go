@@ -93,7 +93,7 @@ func (s *state) setLink(r *rtnl.Link) {
 	}
 	wasUp, wasPort, wasFlags, wasTunnel, was := l.up, l.port, l.Flags, l.tunnel(), l.Link
 	s.moveChild(r.Index, l, r)
-	l.Link, l.up, l.seen = *r, r.Up(), s.epoch
+	l.Link, l.up, l.seen = *r, r.Up(), s.dumpSeq
 	s.setVRFTable(l, r.VRFTable)
 	s.updatePort(l)
 	if wasTunnel != l.tunnel() {

@@ -49,7 +49,7 @@ func (s *state) setNeighbor(r *rtnl.Neighbor, deleted bool) {
 		s.neighbors[id] = n
 	}
 	was := *n
-	n.mac, n.state, n.seen = toMAC(r.Address), r.State, s.epoch
+	n.mac, n.state, n.seen = toMAC(r.Address), r.State, s.dumpSeq
 	if n.state != was.state {
 		n.since = time.Now()
 	}

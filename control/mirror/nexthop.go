@@ -17,7 +17,7 @@ func (s *state) setObject(r *rtnl.Nexthop) {
 	if r.FDB {
 		return // of a bridge
 	}
-	s.objects[r.ID] = &object{*r, s.epoch}
+	s.objects[r.ID] = &object{*r, s.dumpSeq}
 	s.programObjects(r.ID)
 	for group, o := range s.objects {
 		if o.has(r.ID) {

@@ -45,7 +45,7 @@ func (r *route) table() uint32 {
 
 func (s *state) newRoute(r *rtnl.Route, h *hop) route {
 	return route{
-		hop: h, src: r.PrefSrc, class: classOf(r), seen: s.epoch, metrics: r.Metrics, rank: r.Rank,
+		hop: h, src: r.PrefSrc, class: classOf(r), seen: s.dumpSeq, metrics: r.Metrics, rank: r.Rank,
 		kind: r.Type, protocol: r.Protocol, scope: r.Scope, ecmp: isECMP(r),
 	}
 }
@@ -237,7 +237,7 @@ func (s *state) markRoute(r *rtnl.Route) {
 	is := s.newRoute(r, s.findHop(r))
 	for known, _ := s.tableOf(r.Table).routes.Get(r.Dst); known != nil; known = known.next {
 		if known.identifiedBy(&is, r) {
-			known.seen = s.epoch
+			known.seen = s.dumpSeq
 			if known.hop.object == 0 && known.hop != is.hop {
 				s.suspects.addAll() // a path is gone
 			}

@@ -51,7 +51,7 @@ type state struct {
 	orphaned bool // a next-hop object in use was deleted
 	changed  bool // the FIB has changes that are not committed: copies on devices follow, and waiting packets are retried, after Commit
 
-	epoch      uint32   // number of the current or last comparison with a dump
+	dumpSeq    uint32   // number of the current or last comparison with a dump
 	suspects   suspects // to compare next
 	forwarding linuxForwarding
 	marking    bool      // routes of a dump are only marked as present

@@ -53,7 +53,7 @@ var families = [...]uint8{unix.AF_INET, unix.AF_INET6}
 // synchronize compares the whole state with Linux by mark and sweep. Changes during the dumps
 // follow as events.
 func (m *Mirror) synchronize() error {
-	m.epoch++
+	m.dumpSeq++
 	m.suspects = suspects{again: m.suspects.again}
 	m.charon = charon{changed: true}
 	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
@@ -72,7 +72,7 @@ func (m *Mirror) synchronize() error {
 	m.sweepLinks()
 	m.sweepObjects()
 	m.sweepNeighbors()
-	m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.epoch })
+	m.sweepRoutes(func(_ netip.Prefix, r *route) bool { return r.seen != m.dumpSeq })
 	m.writeChanges()
 	m.suspects.tables = false // they were dumped with the others
 	m.tablesRead()
@@ -122,7 +122,7 @@ func (m *Mirror) audit() {
 // longer has. New routes come by events, in order. The dump of next-hop objects waits for the
 // kernel lock, and so for the end of the operation that set the link down.
 func (m *Mirror) auditLinks(links map[int]bool) error {
-	m.epoch++
+	m.dumpSeq++
 	if err := m.conn.Dump(rtnl.Nexthops(), m.state.handle); err != nil {
 		return err
 	}
@@ -144,7 +144,7 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 		}
 	}
 	shared := m.sweepRoutes(func(_ netip.Prefix, r *route) bool {
-		if r.seen == m.epoch || !r.hop.marked {
+		if r.seen == m.dumpSeq || !r.hop.marked {
 			return false
 		}
 		if r.ecmp && len(r.hop.paths) > 1 {
@@ -176,7 +176,7 @@ func (m *Mirror) catchingUp() {
 
 func (m *Mirror) sweepLinks() {
 	for index, l := range m.links {
-		if l.seen != m.epoch {
+		if l.seen != m.dumpSeq {
 			m.deleteLink(index)
 		}
 	}
@@ -184,7 +184,7 @@ func (m *Mirror) sweepLinks() {
 
 func (m *Mirror) sweepObjects() {
 	for id, o := range m.objects {
-		if o.seen != m.epoch {
+		if o.seen != m.dumpSeq {
 			m.deleteObject(id)
 		}
 	}
@@ -192,7 +192,7 @@ func (m *Mirror) sweepObjects() {
 
 func (m *Mirror) sweepNeighbors() {
 	for id, n := range m.neighbors {
-		if n.seen != m.epoch {
+		if n.seen != m.dumpSeq {
 			m.forgetNeighbor(id)
 		}
 	}
