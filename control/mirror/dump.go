@@ -31,7 +31,7 @@ type linuxDump struct {
 
 type linuxRoute struct {
 	class uint64
-	rank  int8
+	pref  int8
 	hops  *rtnl.Route // type, MTU and hops only
 }
 
@@ -119,10 +119,10 @@ func (v *linuxDump) addRoute(r *rtnl.Route) {
 		return // ignored by Linux
 	}
 	class := classOf(r)
-	if have, ok := routes.Get(r.Dst); ok && (have.class < class || have.class == class && have.rank >= r.Rank) {
+	if have, ok := routes.Get(r.Dst); ok && (have.class < class || have.class == class && have.pref >= r.Pref) {
 		return // the first of equal routes is used
 	}
-	routes.Insert(r.Dst, linuxRoute{class, r.Rank, v.intern(r)})
+	routes.Insert(r.Dst, linuxRoute{class, r.Pref, v.intern(r)})
 }
 
 // expand copies the hops of the next-hop object, which the route lacks if

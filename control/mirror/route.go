@@ -18,7 +18,7 @@ type route struct {
 	class    uint64
 	seen     uint32
 	metrics  uint32 // see rtnl.Route
-	rank     int8   // see rtnl.Route
+	pref     int8   // see rtnl.Route
 	kind     uint8  // unix.RTN_...
 	protocol uint8
 	scope    uint8
@@ -45,7 +45,7 @@ func (r *route) table() uint32 {
 
 func (s *state) newRoute(r *rtnl.Route, h *hop) route {
 	return route{
-		hop: h, src: r.PrefSrc, class: classOf(r), seen: s.dumpSeq, metrics: r.Metrics, rank: r.Rank,
+		hop: h, src: r.PrefSrc, class: classOf(r), seen: s.dumpSeq, metrics: r.Metrics, pref: r.Pref,
 		kind: r.Type, protocol: r.Protocol, scope: r.Scope, ecmp: isECMP(r),
 	}
 }

@@ -169,7 +169,7 @@ func (r *route) identifiedBy(is *route, msg *rtnl.Route) bool {
 func (r *route) best() *route {
 	best := r
 	for ; r != nil && r.class == best.class; r = r.next {
-		if r.rank > best.rank {
+		if r.pref > best.pref {
 			best = r
 		}
 	}

@@ -25,7 +25,7 @@ type Route struct {
 	PrefSrc   netip.Addr
 	MTU       uint32        // in bytes, locked or not; 0: the MTU of the link applies
 	Metrics   uint32        // CRC-32 of RTA_METRICS, by which Linux distinguishes IPv4 routes; 0: none
-	Rank      int8          // IPv6 route preference (RFC 4191): -1 low, 0 medium, 1 high
+	Pref      int8          // IPv6 route preference (RTA_PREF, RFC 4191): -1 low, 0 medium, 1 high
 	Lifetime  time.Duration // remaining lifetime of an IPv6 route; negative: expired; 0: unlimited
 	NexthopID uint32        // next-hop object of the route, 0 for none; Hops is a copy of it
 	Hops      []Hop         // reused by the next Parse
@@ -82,7 +82,7 @@ func (r *Route) Parse(data []byte) error {
 		case unix.RTA_METRICS:
 			r.parseMetrics(&a)
 		case unix.RTA_PREF:
-			r.Rank = rankOf(a.Value)
+			r.Pref = prefOf(a.Value)
 		case unix.RTA_CACHEINFO:
 			r.parseLifetime(&a)
 		case rtaNHID:
@@ -132,8 +132,8 @@ func (r *Route) parseMetrics(list *Attrs) {
 	}
 }
 
-// rankOf returns an RFC 4191 preference, a signed number of 2 bits.
-func rankOf(value []byte) int8 {
+// prefOf returns an RFC 4191 preference, a signed number of 2 bits.
+func prefOf(value []byte) int8 {
 	if len(value) == 0 {
 		return 0
 	}
