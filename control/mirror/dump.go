@@ -30,9 +30,9 @@ type linuxDump struct {
 }
 
 type linuxRoute struct {
-	class uint64
-	pref  int8
-	hops  *rtnl.Route // type, MTU and hops only
+	priority uint64
+	pref     int8
+	hops     *rtnl.Route // type, MTU and hops only
 }
 
 func newLinuxDump() *linuxDump {
@@ -118,11 +118,11 @@ func (v *linuxDump) addRoute(r *rtnl.Route) {
 	if len(r.Hops) > 0 && !slices.ContainsFunc(r.Hops, func(h rtnl.Hop) bool { return !h.Dead }) {
 		return // ignored by Linux
 	}
-	class := classOf(r)
-	if have, ok := routes.Get(r.Dst); ok && (have.class < class || have.class == class && have.pref >= r.Pref) {
+	priority := priorityOf(r)
+	if have, ok := routes.Get(r.Dst); ok && (have.priority < priority || have.priority == priority && have.pref >= r.Pref) {
 		return // the first of equal routes is used
 	}
-	routes.Insert(r.Dst, linuxRoute{class, r.Pref, v.intern(r)})
+	routes.Insert(r.Dst, linuxRoute{priority, r.Pref, v.intern(r)})
 }
 
 // expand copies the hops of the next-hop object, which the route lacks if

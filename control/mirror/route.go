@@ -9,27 +9,27 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 )
 
-// route is one route of a prefix. The routes of a prefix are a list, in order of class.
+// route is one route of a prefix. The routes of a prefix are a list, in order of priority.
 type route struct {
 	next *route
 	hop  *hop
 	src  netip.Addr // preferred source address
-	// class is table and metric. Routes of a class are in Linux's order.
-	class    uint64
+	// priority is table and metric; lower ones come first. Routes of a priority are in Linux's order.
+	priority uint64
 	seen     uint32
 	metrics  uint32 // see rtnl.Route
 	pref     int8   // see rtnl.Route
 	kind     uint8  // unix.RTN_...
 	protocol uint8
 	scope    uint8
-	ecmp     bool // IPv6: part of a multipath route, with the others of its class
+	ecmp     bool // IPv6: part of a multipath route, with the others of its priority
 }
 
 // tables are searched in this order.
 var tables = map[uint32]uint64{unix.RT_TABLE_LOCAL: 0, unix.RT_TABLE_MAIN: 1, unix.RT_TABLE_DEFAULT: 2}
 
-// classOf returns the class of a route. Those of VRFs have one table, as main.
-func classOf(r *rtnl.Route) uint64 {
+// priorityOf returns the priority of a route. Those of VRFs have one table, as main.
+func priorityOf(r *rtnl.Route) uint64 {
 	order, ok := tables[r.Table]
 	if !ok {
 		order = tables[unix.RT_TABLE_MAIN]
@@ -37,15 +37,15 @@ func classOf(r *rtnl.Route) uint64 {
 	return order<<32 | uint64(r.Metric)
 }
 
-func (r *route) metric() uint32 { return uint32(r.class) }
+func (r *route) metric() uint32 { return uint32(r.priority) }
 
 func (r *route) table() uint32 {
-	return [...]uint32{unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT}[r.class>>32]
+	return [...]uint32{unix.RT_TABLE_LOCAL, unix.RT_TABLE_MAIN, unix.RT_TABLE_DEFAULT}[r.priority>>32]
 }
 
 func (s *state) newRoute(r *rtnl.Route, h *hop) route {
 	return route{
-		hop: h, src: r.PrefSrc, class: classOf(r), seen: s.dumpSeq, metrics: r.Metrics, pref: r.Pref,
+		hop: h, src: r.PrefSrc, priority: priorityOf(r), seen: s.dumpSeq, metrics: r.Metrics, pref: r.Pref,
 		kind: r.Type, protocol: r.Protocol, scope: r.Scope, ecmp: isECMP(r),
 	}
 }
@@ -125,16 +125,16 @@ func (s *state) addRoute(r *rtnl.Route, flags uint16) {
 	e := s.edit(s.tableOf(r.Table), r.Dst)
 	added := s.newRoute(r, s.hopOf(r, e.oldHop))
 	s.reportHop(r, added.hop)
-	class := e.class(added.class)
-	if flags&unix.NLM_F_EXCL != 0 { // Linux has no other route of the class
-		s.dropClass(class, added.class, func(r *route) bool { return !r.sameAs(&added) })
+	first := e.first(added.priority)
+	if flags&unix.NLM_F_EXCL != 0 { // Linux has no other route of the priority
+		s.dropMatching(first, added.priority, func(r *route) bool { return !r.sameAs(&added) })
 	}
-	if old := s.replaced(class, &added, r.Family, flags); old != nil {
+	if old := s.replaced(first, &added, r.Family, flags); old != nil {
 		s.forgetRoute(old)
 		added.next = old.next
 		*old = added
 	} else {
-		insertRoute(class, added, flags&(unix.NLM_F_MULTI|unix.NLM_F_APPEND) != 0 || r.Family == unix.AF_INET6)
+		insertRoute(first, added, flags&(unix.NLM_F_MULTI|unix.NLM_F_APPEND) != 0 || r.Family == unix.AF_INET6)
 	}
 	if added.src.Is4() {
 		s.sources[added.src]++
@@ -143,19 +143,19 @@ func (s *state) addRoute(r *rtnl.Route, flags uint16) {
 }
 
 // replaced returns the route that a new one updates in place, nil for none.
-func (s *state) replaced(class **route, added *route, family uint8, flags uint16) *route {
+func (s *state) replaced(first **route, added *route, family uint8, flags uint16) *route {
 	dumped, replaces := flags&unix.NLM_F_MULTI != 0, flags&unix.NLM_F_REPLACE != 0
-	old := s.findReplaced(class, added, family, replaces)
+	old := s.findReplaced(first, added, family, replaces)
 	if old == nil {
 		return nil
 	}
 	if s.catchUp && replaces && !old.sameAs(added) {
 		s.raced = true
 	}
-	if !replaces && (dumped || !added.ecmp) && !(*class).alone() {
+	if !replaces && (dumped || !added.ecmp) && !(*first).alone() {
 		// Move it to its place in the order of the dump. As an event: Linux does not add a
 		// duplicate, so it had deleted the old route without an event.
-		s.dropClass(class, added.class, func(r *route) bool { return r == old })
+		s.dropMatching(first, added.priority, func(r *route) bool { return r == old })
 		return nil
 	}
 	if added.ecmp && old.hop.mtu != added.hop.mtu {
@@ -164,10 +164,10 @@ func (s *state) replaced(class **route, added *route, family uint8, flags uint16
 	return old
 }
 
-// insertRoute inserts a route as the first or the last of its class.
-func insertRoute(class **route, added route, last bool) {
-	at := class
-	for last && *at != nil && (*at).class == added.class {
+// insertRoute inserts a route as the first or the last of its priority.
+func insertRoute(first **route, added route, last bool) {
+	at := first
+	for last && *at != nil && (*at).priority == added.priority {
 		at = &(*at).next
 	}
 	r := new(route)
@@ -176,8 +176,8 @@ func insertRoute(class **route, added route, last bool) {
 	*at = r
 }
 
-// alone reports whether the first route of a class is also the last.
-func (r *route) alone() bool { return r.next == nil || r.next.class != r.class }
+// alone reports whether the first route of a priority is also the last.
+func (r *route) alone() bool { return r.next == nil || r.next.priority != r.priority }
 
 // deleteRoute applies the deletion of a route.
 func (s *state) deleteRoute(r *rtnl.Route) {

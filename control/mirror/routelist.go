@@ -21,10 +21,10 @@ func (s *state) edit(t *table, p netip.Prefix) routeEdit {
 	return routeEdit{t, p, head, head, hopAt(head)}
 }
 
-// class returns the place in the list where a class begins.
-func (e *routeEdit) class(class uint64) **route {
+// first returns the place in the list where the routes of a priority begin.
+func (e *routeEdit) first(priority uint64) **route {
 	at := &e.head
-	for *at != nil && (*at).class < class {
+	for *at != nil && (*at).priority < priority {
 		at = &(*at).next
 	}
 	return at
@@ -43,9 +43,9 @@ func (s *state) finish(e *routeEdit) {
 	}
 }
 
-// dropClass drops the routes of a class that match.
-func (s *state) dropClass(at **route, class uint64, matches func(*route) bool) {
-	for *at != nil && (*at).class == class {
+// dropMatching drops the routes of a priority that match.
+func (s *state) dropMatching(at **route, priority uint64, matches func(*route) bool) {
+	for *at != nil && (*at).priority == priority {
 		if r := *at; matches(r) {
 			*at = r.next
 			s.forgetRoute(r)
@@ -65,7 +65,7 @@ func (s *state) forgetRoute(r *route) {
 	}
 }
 
-// sweepRoutes drops all routes that match, and reports whether any of them shared its class.
+// sweepRoutes drops all routes that match, and reports whether any of them shared its priority.
 func (s *state) sweepRoutes(matches func(netip.Prefix, *route) bool) (shared bool) {
 	for _, t := range s.allTables() {
 		shared = s.sweepTable(t, matches) || shared
@@ -100,10 +100,10 @@ func (s *state) sweepTable(t *table, matches func(netip.Prefix, *route) bool) (s
 	return shared
 }
 
-// findReplaced returns the route of a class that a new one is equal to or replaces.
+// findReplaced returns the route of a priority that a new one is equal to or replaces.
 func (s *state) findReplaced(at **route, is *route, family uint8, replaces bool) *route {
 	var same, first *route
-	for r := *at; r != nil && r.class == is.class && same == nil; r = r.next {
+	for r := *at; r != nil && r.priority == is.priority && same == nil; r = r.next {
 		if first == nil {
 			first = r
 		}
@@ -129,7 +129,7 @@ func (s *state) findReplaced(at **route, is *route, family uint8, replaces bool)
 // sameAs reports whether two routes of a prefix are equal to Linux. The type of a route by a
 // next-hop object changes with the object.
 func (r *route) sameAs(other *route) bool {
-	return r.class == other.class && (r.kind == other.kind || r.hop.object != 0) && r.protocol == other.protocol &&
+	return r.priority == other.priority && (r.kind == other.kind || r.hop.object != 0) && r.protocol == other.protocol &&
 		r.scope == other.scope && r.src == other.src && r.hop.bare == other.hop.bare && r.metrics == other.metrics
 }
 
@@ -150,7 +150,7 @@ func (s *state) find(at **route, r *rtnl.Route) **route {
 // identifiedBy reports whether a message, parsed into is, identifies this route.
 func (r *route) identifiedBy(is *route, msg *rtnl.Route) bool {
 	switch {
-	case r.class != is.class:
+	case r.priority != is.priority:
 		return false
 	case msg.NexthopID != 0: // the object may have changed
 		return r.hop.object == msg.NexthopID && r.hop.mtu == mtuOf(msg)
@@ -168,7 +168,7 @@ func (r *route) identifiedBy(is *route, msg *rtnl.Route) bool {
 // (rt6_score_route).
 func (r *route) best() *route {
 	best := r
-	for ; r != nil && r.class == best.class; r = r.next {
+	for ; r != nil && r.priority == best.priority; r = r.next {
 		if r.pref > best.pref {
 			best = r
 		}

@@ -106,7 +106,7 @@ func (s *state) checkTable(t *testing.T, table *table, hops map[*hop]int) {
 		lens[familyOf(p.Addr())]++
 		for ; r != nil; r = r.next {
 			hops[r.hop]++
-			if r.next != nil && r.next.class < r.class {
+			if r.next != nil && r.next.priority < r.priority {
 				t.Errorf("%v: routes are not sorted", p)
 			}
 		}

@@ -29,7 +29,7 @@ type table struct {
 	rules    int    // combined tables with this one
 	complete bool   // all routes are read
 
-	routes bart.Table[*route]      // routes of each prefix, by class
+	routes bart.Table[*route]      // routes of each prefix, by priority
 	hosts  map[netip.Addr]*hop     // of the resolved neighbors, the ones with host routes in the table
 	locals map[netip.Addr]struct{} // local addresses
 	dirty  [2]dirty                // IPv4, IPv6
