@@ -122,7 +122,7 @@ func TestActiveBackupBond(t *testing.T) {
 	gateway := netip.MustParseAddr("10.0.0.1")
 	b.setNeighbor(&rtnl.Neighbor{Family: unix.AF_INET, Index: 5, Addr: gateway, State: unix.NUD_PERMANENT, Address: [6]byte{2, 0, 0, 0, 1, 2}}, false)
 	b.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("20.0.0.0/8"),
-		Hops: []rtnl.Hop{{Index: 5, Gateway: gateway, Weight: 1}}}, unix.NLM_F_CREATE)
+		Paths: []rtnl.Path{{Index: 5, Gateway: gateway, Weight: 1}}}, unix.NLM_F_CREATE)
 	b.writeChanges()
 	route := func(want string) {
 		t.Helper()

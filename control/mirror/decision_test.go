@@ -78,13 +78,13 @@ func TestOtherSharesDoNotMatch(t *testing.T) {
 // A route message truncates weights to 8 bits; the message of the next-hop group does not.
 func TestGroupWeightsComeFromTheObject(t *testing.T) {
 	v := newLinuxDump()
-	v.objects[10] = rtnl.Nexthop{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 300}, {ID: 2, Weight: 1}}}
+	v.objects[10] = rtnl.NexthopObject{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 300}, {ID: 2, Weight: 1}}}
 	v.addRoute(&rtnl.Route{
 		Dst: netip.MustParsePrefix("20.0.0.0/8"), Table: unix.RT_TABLE_MAIN, Type: unix.RTN_UNICAST, NexthopID: 10,
-		Hops: []rtnl.Hop{{Index: 1, Gateway: netip.MustParsePrefix("10.1.0.2/32").Addr(), Weight: 44}, {Index: 2, Gateway: netip.MustParsePrefix("10.2.0.2/32").Addr(), Weight: 1}},
+		Paths: []rtnl.Path{{Index: 1, Gateway: netip.MustParsePrefix("10.1.0.2/32").Addr(), Weight: 44}, {Index: 2, Gateway: netip.MustParsePrefix("10.2.0.2/32").Addr(), Weight: 1}},
 	})
 	r, ok := v.routes[0].Get(netip.MustParsePrefix("20.0.0.0/8"))
-	if !ok || r.hops.Hops[0].Weight != 300 {
-		t.Errorf("got %+v", r.hops)
+	if !ok || r.route.Paths[0].Weight != 300 {
+		t.Errorf("got %+v", r.route)
 	}
 }

@@ -17,14 +17,14 @@ import (
 // shares the parsing of messages with the mirror, but no code that applies changes.
 type linuxDump struct {
 	links     map[int]rtnl.Link
-	objects   map[uint32]rtnl.Nexthop
+	objects   map[uint32]rtnl.NexthopObject
 	neighbors map[neighborID]fib.MAC             // usable
 	routes    map[uint32]*bart.Table[linuxRoute] // best route of each prefix, of VRFs by table; 0: main
 	rules     map[string][]ingressRule           // by ingress interface
 	byRules   map[uint32]bool                    // tables of these rules
-	same      map[string]*rtnl.Route             // one for all routes with the same hops
+	same      map[string]*rtnl.Route             // one for all routes with the same paths
 	key       []byte
-	decisions map[*rtnl.Route]decision // cache of decide, for hops without on-link destinations
+	decisions map[*rtnl.Route]decision // cache of decide, for routes without on-link destinations
 	tunnels   bool                     // routes over XFRM interfaces are supported
 	vrfs      bool                     // ports may be in VRFs
 }
@@ -32,19 +32,19 @@ type linuxDump struct {
 type linuxRoute struct {
 	priority uint64
 	pref     int8
-	hops     *rtnl.Route // type, MTU and hops only
+	route    *rtnl.Route // type, MTU and paths only
 }
 
 func newLinuxDump() *linuxDump {
 	return &linuxDump{
-		links: map[int]rtnl.Link{}, objects: map[uint32]rtnl.Nexthop{},
+		links: map[int]rtnl.Link{}, objects: map[uint32]rtnl.NexthopObject{},
 		neighbors: map[neighborID]fib.MAC{}, same: map[string]*rtnl.Route{}, rules: map[string][]ingressRule{}, byRules: map[uint32]bool{}, routes: map[uint32]*bart.Table[linuxRoute]{0: {}},
 	}
 }
 
 // read dumps everything.
 func (v *linuxDump) read(conn *rtnl.Conn) error {
-	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
+	queries := []rtnl.Query{rtnl.Links(), rtnl.NexthopObjects()}
 	for _, f := range families {
 		queries = append(queries, rtnl.Rules(f)) // they name tables
 	}
@@ -69,7 +69,7 @@ func (v *linuxDump) add(msg rtnl.Message) error {
 			}
 		})
 	case unix.RTM_NEWNEXTHOP:
-		return rtnl.Parse(msg, func(o *rtnl.Nexthop) { v.objects[o.ID] = *o })
+		return rtnl.Parse(msg, func(o *rtnl.NexthopObject) { v.objects[o.ID] = *o })
 	case unix.RTM_NEWNEIGH:
 		return rtnl.Parse(msg, func(n *rtnl.Neighbor) {
 			if mac := toMAC(n.Address); n.State&usableStates != 0 && mac != 0 && n.Flags&unix.NTF_PROXY == 0 && n.Addr.IsValid() && !n.Addr.IsMulticast() {
@@ -107,15 +107,15 @@ func (v *linuxDump) addRoute(r *rtnl.Route) {
 		r.Type == unix.RTN_UNICAST && !routable(ip):
 		return
 	}
-	if r.NexthopID != 0 && len(r.Hops) == 0 {
+	if r.NexthopID != 0 && len(r.Paths) == 0 {
 		v.expand(r)
 	}
-	if group := v.objects[r.NexthopID].Group; len(group) == len(r.Hops) {
+	if group := v.objects[r.NexthopID].Group; len(group) == len(r.Paths) {
 		for i, m := range group { // a route message truncates weights to 8 bits
-			r.Hops[i].Weight = uint16(m.Weight)
+			r.Paths[i].Weight = uint16(m.Weight)
 		}
 	}
-	if len(r.Hops) > 0 && !slices.ContainsFunc(r.Hops, func(h rtnl.Hop) bool { return !h.Dead }) {
+	if len(r.Paths) > 0 && !slices.ContainsFunc(r.Paths, func(p rtnl.Path) bool { return !p.Dead }) {
 		return // ignored by Linux
 	}
 	priority := priorityOf(r)
@@ -125,7 +125,7 @@ func (v *linuxDump) addRoute(r *rtnl.Route) {
 	routes.Insert(r.Dst, linuxRoute{priority, r.Pref, v.intern(r)})
 }
 
-// expand copies the hops of the next-hop object, which the route lacks if
+// expand copies the paths of the next-hop object, which the route lacks if
 // net.ipv4.nexthop_compat_mode is 0.
 func (v *linuxDump) expand(r *rtnl.Route) {
 	o := v.objects[r.NexthopID]
@@ -137,31 +137,31 @@ func (v *linuxDump) expand(r *rtnl.Route) {
 		if member := v.objects[m.ID]; member.Blackhole {
 			r.Type = unix.RTN_BLACKHOLE
 		} else if member.ID != 0 {
-			hop := member.Hop
-			hop.Weight = uint16(m.Weight)
-			r.Hops = append(r.Hops, hop)
+			path := member.Path
+			path.Weight = uint16(m.Weight)
+			r.Paths = append(r.Paths, path)
 		}
 	}
 }
 
-// intern returns one shared route for all routes with these hops.
+// intern returns one shared route for all routes with these paths.
 func (v *linuxDump) intern(r *rtnl.Route) *rtnl.Route {
 	mtu := mtuOf(r)
 	v.key = binary.NativeEndian.AppendUint16(append(v.key[:0], r.Family, r.Type), mtu)
-	for _, h := range r.Hops {
+	for _, p := range r.Paths {
 		flags := byte(0)
-		if h.Encap {
+		if p.Encap {
 			flags = 1
 		}
-		gateway := h.Gateway.As16()
-		v.key = binary.NativeEndian.AppendUint32(append(v.key, flags, byte(h.Gateway.BitLen())), uint32(h.Index))
-		v.key = binary.NativeEndian.AppendUint16(v.key, h.Weight)
+		gateway := p.Gateway.As16()
+		v.key = binary.NativeEndian.AppendUint32(append(v.key, flags, byte(p.Gateway.BitLen())), uint32(p.Index))
+		v.key = binary.NativeEndian.AppendUint16(v.key, p.Weight)
 		v.key = append(v.key, gateway[:]...)
 	}
 	shared := v.same[string(v.key)]
 	if shared == nil {
-		shared = &rtnl.Route{Family: r.Family, Type: r.Type, MTU: uint32(mtu), Hops: slices.Clone(r.Hops)}
-		slices.SortFunc(shared.Hops, compareHops)
+		shared = &rtnl.Route{Family: r.Family, Type: r.Type, MTU: uint32(mtu), Paths: slices.Clone(r.Paths)}
+		slices.SortFunc(shared.Paths, comparePaths)
 		v.same[string(v.key)] = shared
 	}
 	return shared
@@ -175,18 +175,18 @@ func (v *linuxDump) decide(ports []port, table uint32, ip netip.Addr) (netip.Pre
 	if !ok {
 		return netip.Prefix{}, decision{kind: fib.KindNone}
 	}
-	if kind, _ := kindOf(r.hops); kind != fib.KindForward {
+	if kind, _ := kindOf(r.route); kind != fib.KindForward {
 		return p, decision{kind: kind}
 	}
-	if d, ok := v.decisions[r.hops]; ok {
+	if d, ok := v.decisions[r.route]; ok {
 		return p, d
 	}
-	d, neighbor := v.forward(ports, r.hops, ip)
+	d, neighbor := v.forward(ports, r.route, ip)
 	switch {
 	case neighbor:
 		return host, d
-	case !slices.ContainsFunc(r.hops.Hops, func(h rtnl.Hop) bool { return !h.Gateway.IsValid() }):
-		v.decisions[r.hops] = d
+	case !slices.ContainsFunc(r.route.Paths, func(p rtnl.Path) bool { return !p.Gateway.IsValid() }):
+		v.decisions[r.route] = d
 	}
 	return p, d
 }
@@ -200,32 +200,32 @@ func (v *linuxDump) forward(ports []port, r *rtnl.Route, ip netip.Addr) (d decis
 		least = r.MTU
 	}
 	elsewhereUp := false
-	for _, h := range r.Hops {
-		link, ok := v.links[h.Index]
-		up := ok && link.Up() && !h.Dead
-		name := v.portName(ports, h.Index, 0)
-		if v.tunnels && name == "" && link.Kind == "xfrm" && link.IfID != 0 && !link.Foreign && !link.Claimed() && !h.Encap {
+	for _, p := range r.Paths {
+		link, ok := v.links[p.Index]
+		up := ok && link.Up() && !p.Dead
+		name := v.portName(ports, p.Index, 0)
+		if v.tunnels && name == "" && link.Kind == "xfrm" && link.IfID != 0 && !link.Foreign && !link.Claimed() && !p.Encap {
 			if up {
-				tunnels[tunnelName(link.IfID)] += float64(h.Weight)
+				tunnels[tunnelName(link.IfID)] += float64(p.Weight)
 				least = min(least, link.MTU)
 			}
 			continue
 		}
-		if name == "" || h.Encap {
+		if name == "" || p.Encap {
 			elsewhereUp = elsewhereUp || up
 			continue
 		}
-		to := neighborID{h.Index, h.Gateway}
+		to := neighborID{p.Index, p.Gateway}
 		if !to.addr.IsValid() && routable(ip) {
-			if mac, ok := v.neighbors[neighborID{h.Index, ip}]; ok {
+			if mac, ok := v.neighbors[neighborID{p.Index, ip}]; ok {
 				return share(map[string]float64{pathName(name, ip, mac): 1}, mtu), true
 			}
 		}
 		path := pathName(name, to.addr, v.neighbors[to])
 		if up {
-			live[path] += float64(h.Weight)
+			live[path] += float64(p.Weight)
 		} else {
-			dead[path] += float64(h.Weight)
+			dead[path] += float64(p.Weight)
 		}
 	}
 	if len(tunnels) > 0 {

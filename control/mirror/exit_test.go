@@ -44,7 +44,7 @@ func TestExitsOfRoutes(t *testing.T) {
 		s.routeOver(dst, 0, links...)
 	}
 	encap := rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("20.9.0.0/16"),
-		Hops: []rtnl.Hop{{Index: 4, Weight: 1, Encap: true}}}
+		Paths: []rtnl.Path{{Index: 4, Weight: 1, Encap: true}}}
 	s.addRoute(&encap, unix.NLM_F_CREATE)
 	check := func(when string, want map[string]int) {
 		t.Helper()

@@ -85,11 +85,11 @@ func (s *state) routeKey(r *rtnl.Route) {
 	}
 	if r.Family == unix.AF_INET6 {
 		// Linux reports the paths of a route in varying order.
-		slices.SortFunc(r.Hops, compareHops)
+		slices.SortFunc(r.Paths, comparePaths)
 	}
 	s.key = binary.NativeEndian.AppendUint16(append(s.key[:0], kindByte(r)), mtuOf(r))
-	for _, h := range r.Hops {
-		s.appendPath(h)
+	for _, p := range r.Paths {
+		s.appendPath(p)
 	}
 }
 
@@ -97,9 +97,9 @@ func (s *state) routeKey(r *rtnl.Route) {
 // return cause a resync, and returns the length of the bare key.
 func (s *state) appendDead(r *rtnl.Route) (bare int) {
 	bare = len(s.key)
-	for i := range r.Hops {
-		if s.isDeadOnUpLink(r, &r.Hops[i]) {
-			s.links[r.Hops[i].Index].suppresses = true
+	for i := range r.Paths {
+		if s.isDeadOnUpLink(r, &r.Paths[i]) {
+			s.links[r.Paths[i].Index].suppresses = true
 			s.key = binary.NativeEndian.AppendUint16(s.key, uint16(i))
 		}
 	}
@@ -109,8 +109,8 @@ func (s *state) appendDead(r *rtnl.Route) (bare int) {
 // isDeadOnUpLink reports whether Linux does not use a path although its link is up: after the last IPv4
 // address of the link was deleted, or IPv6 was disabled on it, until the next address is added.
 // Next-hop objects are deleted instead.
-func (s *state) isDeadOnUpLink(r *rtnl.Route, h *rtnl.Hop) bool {
-	return h.Dead && r.NexthopID == 0 && s.isUp(h.Index)
+func (s *state) isDeadOnUpLink(r *rtnl.Route, p *rtnl.Path) bool {
+	return p.Dead && r.NexthopID == 0 && s.isUp(p.Index)
 }
 
 // findHop returns the hop that hopOf would, or else an unregistered one with its bare key.
@@ -123,18 +123,18 @@ func (s *state) findHop(r *rtnl.Route) *hop {
 	return &hop{bare: string(s.key[:bare])}
 }
 
-func compareHops(a, b rtnl.Hop) int {
+func comparePaths(a, b rtnl.Path) int {
 	return cmp.Or(cmp.Compare(a.Index, b.Index), a.Gateway.Compare(b.Gateway))
 }
 
-func (s *state) appendPath(h rtnl.Hop) {
-	ip := h.Gateway.As16()
-	flags := byte(h.Gateway.BitLen()) // 0, 32, 128
-	if h.Encap {
+func (s *state) appendPath(p rtnl.Path) {
+	ip := p.Gateway.As16()
+	flags := byte(p.Gateway.BitLen()) // 0, 32, 128
+	if p.Encap {
 		flags |= 1
 	}
-	s.key = binary.NativeEndian.AppendUint32(s.key, uint32(h.Index))
-	s.key = binary.NativeEndian.AppendUint16(s.key, h.Weight)
+	s.key = binary.NativeEndian.AppendUint32(s.key, uint32(p.Index))
+	s.key = binary.NativeEndian.AppendUint16(s.key, p.Weight)
 	s.key = append(append(s.key, flags), ip[:]...)
 }
 
@@ -158,9 +158,9 @@ func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 		s.ofObject[h.object] = append(s.ofObject[h.object], h)
 		s.programObject(h)
 	} else {
-		paths := pathsOf(r.Hops)
+		paths := pathsOf(r.Paths)
 		for i := range paths {
-			paths[i].dead = s.isDeadOnUpLink(r, &r.Hops[i])
+			paths[i].dead = s.isDeadOnUpLink(r, &r.Paths[i])
 		}
 		kind, _ := kindOf(r)
 		s.program(h, kind, paths)
@@ -170,14 +170,14 @@ func (s *state) hopOf(r *rtnl.Route, was *hop) *hop {
 
 // hostHop returns a reference to the hop of a neighbor's host route.
 func (s *state) hostHop(n neighborID, mtu uint16) *hop {
-	r := rtnl.Route{Type: unix.RTN_UNICAST, MTU: uint32(mtu), Hops: []rtnl.Hop{{Index: n.link, Gateway: n.addr, Weight: 1}}}
+	r := rtnl.Route{Type: unix.RTN_UNICAST, MTU: uint32(mtu), Paths: []rtnl.Path{{Index: n.link, Gateway: n.addr, Weight: 1}}}
 	return s.hopOf(&r, nil)
 }
 
-func pathsOf(hops []rtnl.Hop) []path {
-	paths := make([]path, len(hops))
-	for i, h := range hops {
-		paths[i] = path{link: h.Index, gateway: h.Gateway, weight: uint32(h.Weight), encap: h.Encap}
+func pathsOf(from []rtnl.Path) []path {
+	paths := make([]path, len(from))
+	for i, p := range from {
+		paths[i] = path{link: p.Index, gateway: p.Gateway, weight: uint32(p.Weight), encap: p.Encap}
 	}
 	return paths
 }

@@ -234,7 +234,7 @@ func TestRuleBesideALargeTable(t *testing.T) {
 	const routes = 100_000
 	add := func(i int) {
 		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(20 + i>>16), byte(i >> 8), byte(i), 0}), 24)
-		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: p, Hops: []rtnl.Hop{{Index: 2, Weight: 1}}}, unix.NLM_F_MULTI)
+		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: p, Paths: []rtnl.Path{{Index: 2, Weight: 1}}}, unix.NLM_F_MULTI)
 	}
 	for i := range routes {
 		add(i)

@@ -9,11 +9,11 @@ import (
 
 // object is a next-hop object of Linux (RTM_NEWNEXTHOP).
 type object struct {
-	rtnl.Nexthop
+	rtnl.NexthopObject
 	seen uint32
 }
 
-func (s *state) setObject(r *rtnl.Nexthop) {
+func (s *state) setObject(r *rtnl.NexthopObject) {
 	if r.FDB {
 		return // of a bridge
 	}
@@ -56,7 +56,7 @@ func (s *state) deleteObject(id uint32) {
 // down or loses its carrier (nexthop_flush_dev).
 func (s *state) deleteObjectsOver(link int) {
 	for id, o := range s.objects {
-		if o.Group == nil && o.Hop.Index == link {
+		if o.Group == nil && o.Path.Index == link {
 			s.deleteObject(id)
 		}
 	}
@@ -94,7 +94,7 @@ func (s *state) expand(id uint32) (fib.Kind, []path) {
 	case o.Blackhole:
 		return fib.KindBlackhole, nil
 	case o.Group == nil:
-		return fib.KindForward, pathsOf([]rtnl.Hop{o.Hop})
+		return fib.KindForward, pathsOf([]rtnl.Path{o.Path})
 	}
 	kind, paths := fib.KindNone, []path(nil)
 	for _, m := range o.Group {
@@ -105,7 +105,7 @@ func (s *state) expand(id uint32) (fib.Kind, []path) {
 			kind = fib.KindBlackhole
 		default:
 			kind = fib.KindForward
-			p := pathsOf([]rtnl.Hop{member.Hop})[0]
+			p := pathsOf([]rtnl.Path{member.Path})[0]
 			p.weight = m.Weight
 			paths = append(paths, p)
 		}

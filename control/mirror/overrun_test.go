@@ -18,19 +18,19 @@ func TestResynchronization(t *testing.T) {
 	w.ip("nexthop add id 1 via 10.1.0.2 dev lan", "route add 20.0.0.0/8 nhid 1", "route add 21.0.0.0/8 via 10.2.0.2",
 		"route add 22.0.0.0/8 via 10.1.0.2", "route append 22.0.0.0/8 via 10.2.0.2")
 	lan := w.m.ports[0].Ifindex
-	hop := rtnl.Hop{Gateway: netip.MustParseAddr("10.1.0.66"), Index: lan, Weight: 1}
+	path := rtnl.Path{Gateway: netip.MustParseAddr("10.1.0.66"), Index: lan, Weight: 1}
 	w.m.do(func() {
 		s := &w.m.state
 		s.setLink(&rtnl.Link{Index: 4711, Name: "ghost"})
-		s.setObject(&rtnl.Nexthop{ID: 66, Hop: hop})
-		s.setNeighbor(&rtnl.Neighbor{Family: unix.AF_INET, Index: lan, Addr: hop.Gateway, State: unix.NUD_PERMANENT, Address: [6]byte{2}}, false)
-		ghost := &rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("66.0.0.0/8"), Hops: []rtnl.Hop{hop}}
+		s.setObject(&rtnl.NexthopObject{ID: 66, Path: path})
+		s.setNeighbor(&rtnl.Neighbor{Family: unix.AF_INET, Index: lan, Addr: path.Gateway, State: unix.NUD_PERMANENT, Address: [6]byte{2}}, false)
+		ghost := &rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("66.0.0.0/8"), Paths: []rtnl.Path{path}}
 		s.addRoute(ghost, unix.NLM_F_CREATE)
 		ghost.Dst, ghost.NexthopID = netip.MustParsePrefix("67.0.0.0/8"), 66
 		s.addRoute(ghost, unix.NLM_F_CREATE)
 		s.addRoute(&rtnl.Route{ // again, in front
 			Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Protocol: unix.RTPROT_BOOT, Dst: netip.MustParsePrefix("22.0.0.0/8"),
-			Hops: []rtnl.Hop{{Gateway: netip.MustParseAddr("10.2.0.2"), Index: w.m.ports[1].Ifindex, Weight: 1}},
+			Paths: []rtnl.Path{{Gateway: netip.MustParseAddr("10.2.0.2"), Index: w.m.ports[1].Ifindex, Weight: 1}},
 		}, unix.NLM_F_CREATE)
 		s.deleteObject(1)
 		s.forgetNeighbor(neighborID{w.m.ports[1].Ifindex, netip.MustParseAddr("10.2.0.2")})
@@ -55,7 +55,7 @@ func TestRoutesOfADeletedSourceAddress(t *testing.T) {
 		src := netip.MustParseAddr("10.9.0.1")
 		s.addRoute(&rtnl.Route{
 			Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("66.0.0.0/8"), PrefSrc: src,
-			Hops: []rtnl.Hop{{Gateway: netip.MustParseAddr("10.1.0.66"), Index: w.m.ports[0].Ifindex, Weight: 1}},
+			Paths: []rtnl.Path{{Gateway: netip.MustParseAddr("10.1.0.66"), Index: w.m.ports[0].Ifindex, Weight: 1}},
 		}, unix.NLM_F_CREATE)
 		s.writeChanges()
 		s.suspects.addAddr(w.m.ports[1].Ifindex, src)

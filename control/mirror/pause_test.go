@@ -35,7 +35,7 @@ func TestPortInVRFIsPaused(t *testing.T) {
 	s.setNeighbor(&neighbor, false)
 	addRoute := func() {
 		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("20.0.0.0/8"),
-			Hops: []rtnl.Hop{{Index: 1, Gateway: gateway, Weight: 1}}}, unix.NLM_F_CREATE)
+			Paths: []rtnl.Path{{Index: 1, Gateway: gateway, Weight: 1}}}, unix.NLM_F_CREATE)
 		s.writeChanges()
 	}
 	addRoute()

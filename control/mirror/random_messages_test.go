@@ -39,12 +39,12 @@ func (r randomMessages) addr(v6 bool) netip.Addr {
 	return netip.AddrFrom4([4]byte{20, byte(r.IntN(2)), 0, byte(r.IntN(8))})
 }
 
-func (r randomMessages) hop(v6 bool) rtnl.Hop {
-	h := rtnl.Hop{Index: 1 + r.IntN(3), Weight: uint16(1 + r.IntN(3))}
+func (r randomMessages) path(v6 bool) rtnl.Path {
+	p := rtnl.Path{Index: 1 + r.IntN(3), Weight: uint16(1 + r.IntN(3))}
 	if r.IntN(2) == 0 {
-		h.Gateway = r.addr(v6)
+		p.Gateway = r.addr(v6)
 	}
-	return h
+	return p
 }
 
 func (r randomMessages) route() *rtnl.Route {
@@ -62,9 +62,9 @@ func (r randomMessages) route() *rtnl.Route {
 		m.Table = unix.RT_TABLE_LOCAL
 	}
 	for range 1 + r.IntN(3)*r.IntN(2) {
-		m.Hops = append(m.Hops, r.hop(v6))
+		m.Paths = append(m.Paths, r.path(v6))
 	}
-	m.Multipath = len(m.Hops) > 1
+	m.Multipath = len(m.Paths) > 1
 	if r.IntN(5) == 0 {
 		m.NexthopID = uint32(1 + r.IntN(6))
 	}
@@ -91,7 +91,7 @@ func (r randomMessages) apply(s *state) {
 		}
 		s.setNeighbor(m, r.IntN(4) == 0)
 	case n < 94:
-		m := &rtnl.Nexthop{ID: uint32(1 + r.IntN(6)), Hop: r.hop(r.IntN(2) == 0), Blackhole: r.IntN(6) == 0}
+		m := &rtnl.NexthopObject{ID: uint32(1 + r.IntN(6)), Path: r.path(r.IntN(2) == 0), Blackhole: r.IntN(6) == 0}
 		if m.ID > 4 {
 			m.Group = []rtnl.Member{{ID: uint32(1 + r.IntN(4)), Weight: 1}, {ID: uint32(1 + r.IntN(4)), Weight: 2}}
 		}

@@ -55,7 +55,7 @@ func (s *state) newRoute(r *rtnl.Route, h *hop) route {
 // added; those added by a daemon look the same until they are one of several paths.
 func isECMP(r *rtnl.Route) bool {
 	return r.Family == unix.AF_INET6 && r.NexthopID == 0 &&
-		(r.Multipath || r.Protocol != unix.RTPROT_RA && len(r.Hops) == 1 && r.Hops[0].Gateway.IsValid())
+		(r.Multipath || r.Protocol != unix.RTPROT_RA && len(r.Paths) == 1 && r.Paths[0].Gateway.IsValid())
 }
 
 // follows reports whether the router uses a route, and warns if it cannot.
@@ -93,11 +93,11 @@ func (s *state) follows(r *rtnl.Route) bool {
 
 // suppress ignores a route whose paths are all dead, until one of their links is up again.
 func (s *state) suppress(r *rtnl.Route) bool {
-	if len(r.Hops) == 0 || slices.ContainsFunc(r.Hops, func(h rtnl.Hop) bool { return !h.Dead }) {
+	if len(r.Paths) == 0 || slices.ContainsFunc(r.Paths, func(p rtnl.Path) bool { return !p.Dead }) {
 		return false
 	}
-	for _, h := range r.Hops {
-		if l := s.links[h.Index]; l != nil {
+	for _, p := range r.Paths {
+		if l := s.links[p.Index]; l != nil {
 			l.suppresses = true
 		}
 	}
@@ -204,8 +204,8 @@ func (s *state) deleteRoute(r *rtnl.Route) {
 	if s.catchUp && r.Family == unix.AF_INET6 {
 		s.raced = true // an IPv6 dump skips routes when others are deleted meanwhile
 	}
-	rest := &rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, MTU: uint32(old.hop.mtu), Hops: s.remainingHops(old, r)}
-	if len(rest.Hops) > 0 && !s.suppress(rest) {
+	rest := &rtnl.Route{Family: r.Family, Type: unix.RTN_UNICAST, MTU: uint32(old.hop.mtu), Paths: s.remainingPaths(old, r)}
+	if len(rest.Paths) > 0 && !s.suppress(rest) {
 		hop := old.hop
 		old.hop = s.hopOf(rest, hop)
 		s.release(hop)
@@ -216,14 +216,14 @@ func (s *state) deleteRoute(r *rtnl.Route) {
 	s.finish(&e)
 }
 
-// remainingHops returns the paths of an IPv6 multipath route after the deletion of some.
-func (s *state) remainingHops(r *route, deleted *rtnl.Route) (rest []rtnl.Hop) {
+// remainingPaths returns the paths of an IPv6 multipath route after the deletion of some.
+func (s *state) remainingPaths(r *route, deleted *rtnl.Route) (rest []rtnl.Path) {
 	if !r.ecmp {
 		return nil
 	}
 	for _, p := range r.hop.paths {
-		if !slices.ContainsFunc(deleted.Hops, func(h rtnl.Hop) bool { return h.Index == p.link && h.Gateway == p.gateway }) {
-			rest = append(rest, rtnl.Hop{
+		if !slices.ContainsFunc(deleted.Paths, func(d rtnl.Path) bool { return d.Index == p.link && d.Gateway == p.gateway }) {
+			rest = append(rest, rtnl.Path{
 				Index: p.link, Gateway: p.gateway, Weight: uint16(p.weight), Encap: p.encap,
 				Dead: p.dead || !s.isAdminUp(p.link),
 			})

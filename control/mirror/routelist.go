@@ -156,8 +156,8 @@ func (r *route) identifiedBy(is *route, msg *rtnl.Route) bool {
 		return r.hop.object == msg.NexthopID && r.hop.mtu == mtuOf(msg)
 	case is.ecmp:
 		return r.ecmp
-	case r.ecmp && len(msg.Hops) == 1: // added by a daemon, see isECMP
-		return r.hop.hasGateway(msg.Hops[0].Index, msg.Hops[0].Gateway)
+	case r.ecmp && len(msg.Paths) == 1: // added by a daemon, see isECMP
+		return r.hop.hasGateway(msg.Paths[0].Index, msg.Paths[0].Gateway)
 	case msg.Family == unix.AF_INET6: // Linux changes the preferred source without an event
 		return r.kind == is.kind && r.hop.bare == is.hop.bare
 	}

@@ -76,7 +76,7 @@ func (s *state) setCharonRoute(r *rtnl.Route, deleted bool) {
 		return
 	case len(s.charon.routes) < maxCharonRoutes:
 		copied := *r
-		copied.Hops = slices.Clone(r.Hops)
+		copied.Paths = slices.Clone(r.Paths)
 		if s.charon.routes == nil {
 			s.charon.routes = map[netip.Prefix]rtnl.Route{}
 		}
@@ -133,8 +133,8 @@ func (s *state) sameNextHops(p netip.Prefix, r *rtnl.Route) bool {
 // sameNextHop reports whether a hop has the next hop of a route.
 func sameNextHop(h *hop, r *rtnl.Route) bool {
 	kind, _ := kindOf(r)
-	if kind != fib.KindForward || h.kind != fib.KindForward && h.kind != fib.KindNoPort || len(h.paths) != len(r.Hops) {
+	if kind != fib.KindForward || h.kind != fib.KindForward && h.kind != fib.KindNoPort || len(h.paths) != len(r.Paths) {
 		return kind == h.kind && kind != fib.KindForward
 	}
-	return !slices.ContainsFunc(r.Hops, func(hop rtnl.Hop) bool { return !h.hasGateway(hop.Index, hop.Gateway) })
+	return !slices.ContainsFunc(r.Paths, func(p rtnl.Path) bool { return !h.hasGateway(p.Index, p.Gateway) })
 }

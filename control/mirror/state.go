@@ -130,7 +130,7 @@ func (s *state) handle(msg rtnl.Message) error {
 	case unix.RTM_NEWNEXTHOP:
 		return rtnl.Parse(msg, s.setObject)
 	case unix.RTM_DELNEXTHOP:
-		return rtnl.Parse(msg, func(n *rtnl.Nexthop) { s.deleteObject(n.ID) })
+		return rtnl.Parse(msg, func(n *rtnl.NexthopObject) { s.deleteObject(n.ID) })
 	case unix.RTM_NEWADDR:
 		return rtnl.Parse(msg, func(a *rtnl.Address) { s.restoreSuppressed(a.Index) })
 	case unix.RTM_DELADDR:

@@ -163,13 +163,13 @@ func checkNothingLeft(t *testing.T, s *state) {
 // do not refer to it.
 func TestNexthopObjectsAreDeletedWithTheirLink(t *testing.T) {
 	s := newState(t)
-	object := func(id uint32, link int) *rtnl.Nexthop {
-		return &rtnl.Nexthop{ID: id, Hop: rtnl.Hop{Index: link, Gateway: netip.MustParseAddr("10.0.0.1"), Weight: 1}}
+	object := func(id uint32, link int) *rtnl.NexthopObject {
+		return &rtnl.NexthopObject{ID: id, Path: rtnl.Path{Index: link, Gateway: netip.MustParseAddr("10.0.0.1"), Weight: 1}}
 	}
 	s.setObject(object(1, 1))
 	s.setObject(object(2, 2))
-	s.setObject(&rtnl.Nexthop{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 1}, {ID: 2, Weight: 1}}})
-	s.setObject(&rtnl.Nexthop{ID: 11, Group: []rtnl.Member{{ID: 1, Weight: 1}}})
+	s.setObject(&rtnl.NexthopObject{ID: 10, Group: []rtnl.Member{{ID: 1, Weight: 1}, {ID: 2, Weight: 1}}})
+	s.setObject(&rtnl.NexthopObject{ID: 11, Group: []rtnl.Member{{ID: 1, Weight: 1}}})
 	for id, dst := range map[uint32]string{1: "20.0.0.0/8", 10: "21.0.0.0/8", 11: "22.0.0.0/8"} {
 		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, NexthopID: id, Dst: netip.MustParsePrefix(dst)}, unix.NLM_F_CREATE)
 	}

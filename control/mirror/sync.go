@@ -56,7 +56,7 @@ func (m *Mirror) synchronize() error {
 	m.dumpSeq++
 	m.suspects = suspects{again: m.suspects.again}
 	m.charon = charon{changed: true}
-	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
+	queries := []rtnl.Query{rtnl.Links(), rtnl.NexthopObjects()}
 	for _, f := range families {
 		queries = append(queries, rtnl.Neighbors(f), rtnl.Routes(f), rtnl.Rules(f))
 	}
@@ -123,7 +123,7 @@ func (m *Mirror) audit() {
 // kernel lock, and so for the end of the operation that set the link down.
 func (m *Mirror) auditLinks(links map[int]bool) error {
 	m.dumpSeq++
-	if err := m.conn.Dump(rtnl.Nexthops(), m.state.handle); err != nil {
+	if err := m.conn.Dump(rtnl.NexthopObjects(), m.state.handle); err != nil {
 		return err
 	}
 	m.sweepObjects()

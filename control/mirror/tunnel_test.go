@@ -36,7 +36,7 @@ func (s *state) xfrm(index int, up bool, alter ...func(*rtnl.Link)) {
 func (s *state) routeOver(dst string, mtu uint32, links ...int) {
 	r := rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix(dst), MTU: mtu, Multipath: len(links) > 1}
 	for _, l := range links {
-		r.Hops = append(r.Hops, rtnl.Hop{Index: l, Weight: 1})
+		r.Paths = append(r.Paths, rtnl.Path{Index: l, Weight: 1})
 	}
 	s.addRoute(&r, unix.NLM_F_CREATE|unix.NLM_F_REPLACE)
 }

@@ -124,8 +124,8 @@ func (s *state) permitReport(r *rtnl.Route) {
 	}
 	for reason := range unsupportedTexts {
 		delete(s.reports.reported, reportedRoute{reason, "", r.Dst})
-		for _, h := range r.Hops {
-			delete(s.reports.reported, reportedRoute{reason, s.linkName(h.Index), r.Dst})
+		for _, p := range r.Paths {
+			delete(s.reports.reported, reportedRoute{reason, s.linkName(p.Index), r.Dst})
 		}
 	}
 }
@@ -198,7 +198,7 @@ func Survey(ports []Port) (routes []UnsupportedRoutes, warnings []string, err er
 	if err := s.readForwarding(conn); err != nil {
 		return nil, nil, err
 	}
-	queries := []rtnl.Query{rtnl.Links(), rtnl.Nexthops()}
+	queries := []rtnl.Query{rtnl.Links(), rtnl.NexthopObjects()}
 	for _, f := range families {
 		queries = append(queries, rtnl.Routes(f), rtnl.Rules(f))
 	}

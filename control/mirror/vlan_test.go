@@ -249,7 +249,7 @@ func TestManyVLANs(t *testing.T) {
 		return netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(id >> 8), byte(id), 0}), 24)
 	}
 	for id := 1; id <= vlans; id++ {
-		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: network(id), Hops: []rtnl.Hop{{Index: 1 + id, Weight: 1}}}, 0)
+		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: network(id), Paths: []rtnl.Path{{Index: 1 + id, Weight: 1}}}, 0)
 	}
 	s.writeChanges()
 	took := time.Since(start)

@@ -279,7 +279,7 @@ func TestManyVRFs(t *testing.T) {
 	for v := range vrfs {
 		for i := range routes {
 			p := netip.PrefixFrom(netip.AddrFrom4([4]byte{byte(10 + i%4), byte(i >> 4), byte(i), 0}), 24)
-			s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: uint32(1000 + v), Dst: p, Hops: []rtnl.Hop{{Index: 2, Weight: 1}}}, unix.NLM_F_MULTI)
+			s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: uint32(1000 + v), Dst: p, Paths: []rtnl.Path{{Index: 2, Weight: 1}}}, unix.NLM_F_MULTI)
 		}
 	}
 	s.writeChanges()
@@ -335,7 +335,7 @@ func TestRoutesOfVRFsDoNotExitByLinux(t *testing.T) {
 	s.setForwarding(&rtnl.Netconf{Family: unix.AF_INET, Index: 3, Forwarding: true, HasForwarding: true})
 	s.setLink(&rtnl.Link{Index: 9, Name: "red", Kind: "vrf", VRFTable: 10})
 	for _, table := range []uint32{unix.RT_TABLE_MAIN, 10} {
-		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: table, Dst: netip.MustParsePrefix("20.0.0.0/8"), Hops: []rtnl.Hop{{Index: 3, Weight: 1}}}, unix.NLM_F_CREATE)
+		s.addRoute(&rtnl.Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: table, Dst: netip.MustParsePrefix("20.0.0.0/8"), Paths: []rtnl.Path{{Index: 3, Weight: 1}}}, unix.NLM_F_CREATE)
 	}
 	s.writeChanges()
 	for table, want := range map[*table]string{s.main: ToLinux, s.vrfs[10]: "no port"} {

@@ -30,7 +30,7 @@ func Example() {
 		if err := route.Parse(message.Data); err != nil {
 			panic(err)
 		}
-		fmt.Println(route.Dst, "table", route.Table, "via", route.Hops[0].Gateway, "interface", route.Hops[0].Index)
+		fmt.Println(route.Dst, "table", route.Table, "via", route.Paths[0].Gateway, "interface", route.Paths[0].Index)
 	}
 	// Output: 198.51.100.0/24 table 254 via 192.0.2.1 interface 3
 }

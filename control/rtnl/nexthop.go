@@ -6,14 +6,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Nexthop is a next-hop object (RTM_NEWNEXTHOP, RTM_DELNEXTHOP).
-type Nexthop struct {
+// NexthopObject is a next-hop object (RTM_NEWNEXTHOP, RTM_DELNEXTHOP).
+type NexthopObject struct {
 	ID        uint32
 	Family    uint8
 	Protocol  uint8
 	Blackhole bool
 	FDB       bool     // next hop of bridge entries, not of routes
-	Hop       Hop      // next hop of an object without Group
+	Path      Path     // of an object without Group
 	Group     []Member // members of a group, else nil
 }
 
@@ -24,13 +24,13 @@ type Member struct {
 }
 
 // Parse parses the data of a next-hop message.
-func (n *Nexthop) Parse(data []byte) error {
+func (n *NexthopObject) Parse(data []byte) error {
 	const (
 		sizeofNhmsg  = 8  // family, scope, protocol, reserved, flags
 		sizeofMember = 8  // id, low byte of weight - 1, high byte, reserved
 		nhaFDB       = 11 // NHA_FDB, missing in x/sys
 	)
-	*n = Nexthop{Hop: Hop{Weight: 1}}
+	*n = NexthopObject{Path: Path{Weight: 1}}
 	h, a := Header(data, sizeofNhmsg)
 	if h != nil {
 		n.Family, n.Protocol = h[0], h[2]
@@ -44,11 +44,11 @@ func (n *Nexthop) Parse(data []byte) error {
 		case nhaFDB:
 			n.FDB = true
 		case unix.NHA_OIF:
-			n.Hop.Index = int(int32(a.Uint32()))
+			n.Path.Index = int(int32(a.Uint32()))
 		case unix.NHA_GATEWAY:
-			n.Hop.Gateway = a.addr()
+			n.Path.Gateway = a.addr()
 		case unix.NHA_ENCAP:
-			n.Hop.Encap = true
+			n.Path.Encap = true
 		case unix.NHA_GROUP:
 			n.Group = make([]Member, 0, len(a.Value)/sizeofMember)
 			for b := a.Value; len(b) >= sizeofMember; b = b[sizeofMember:] {

@@ -53,10 +53,10 @@ func TestRouteParsesAttributes(t *testing.T) {
 	}{
 		{"an IPv4 default route", body(rtmsg(unix.AF_INET, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_GATEWAY, ip("10.0.0.1").AsSlice())),
 			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("0.0.0.0/0"),
-				Hops: []Hop{{Gateway: ip("10.0.0.1"), Index: 7, Weight: 1}}}},
+				Paths: []Path{{Gateway: ip("10.0.0.1"), Index: 7, Weight: 1}}}},
 		{"an IPv6 default route", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7))),
 			Route{Family: unix.AF_INET6, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("::/0"),
-				Hops: []Hop{{Index: 7, Weight: 1}}}},
+				Paths: []Path{{Index: 7, Weight: 1}}}},
 		{"all attributes", body(rtmsg(unix.AF_INET, 24, unix.RTN_UNICAST),
 			attr(unix.RTA_DST, ip("10.1.2.0").AsSlice()), attr(unix.RTA_TABLE, ne32(1000)), attr(unix.RTA_PRIORITY, ne32(50)),
 			attr(unix.RTA_PREFSRC, ip("10.9.9.9").AsSlice()), attr(rtaNHID, ne32(44)), attr(unix.RTA_MULTIPATH, multipath),
@@ -64,27 +64,27 @@ func TestRouteParsesAttributes(t *testing.T) {
 			attr(200, []byte("unknown"))),
 			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: 1000, Metrics: 454372668, Metric: 50, Dst: netip.MustParsePrefix("10.1.2.0/24"),
 				PrefSrc: ip("10.9.9.9"), MTU: 1400, NexthopID: 44, Multipath: true,
-				Hops: []Hop{{Gateway: ip("10.0.0.1"), Index: 2, Weight: 1}, {Gateway: ip("fe80::1"), Index: 3, Weight: 256, Dead: true}}}},
+				Paths: []Path{{Gateway: ip("10.0.0.1"), Index: 2, Weight: 1}, {Gateway: ip("fe80::1"), Index: 3, Weight: 256, Dead: true}}}},
 		{"an IPv6 route with a lifetime", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_PREF, []byte{1}),
 			attr(unix.RTA_CACHEINFO, body(ne32(9), ne32(9), ne32(250), make([]byte, 20)))),
 			Route{Family: unix.AF_INET6, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("::/0"),
-				Pref: 1, Lifetime: 2500 * time.Millisecond, Hops: []Hop{{Index: 7, Weight: 1}}}},
+				Pref: 1, Lifetime: 2500 * time.Millisecond, Paths: []Path{{Index: 7, Weight: 1}}}},
 		{"an expired IPv6 route", body(rtmsg(unix.AF_INET6, 0, unix.RTN_UNICAST), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_PREF, []byte{3}),
 			attr(unix.RTA_CACHEINFO, body(ne32(9), ne32(9), ne32(0xffffffff), make([]byte, 20)))),
 			Route{Family: unix.AF_INET6, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("::/0"),
-				Pref: -1, Lifetime: -10 * time.Millisecond, Hops: []Hop{{Index: 7, Weight: 1}}}},
+				Pref: -1, Lifetime: -10 * time.Millisecond, Paths: []Path{{Index: 7, Weight: 1}}}},
 		{"no hops", body(rtmsg(unix.AF_INET, 8, unix.RTN_BLACKHOLE), attr(unix.RTA_DST, ip("10.0.0.0").AsSlice())),
 			Route{Family: unix.AF_INET, Type: unix.RTN_BLACKHOLE, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("10.0.0.0/8")}},
 		{"a tunnel", body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), attr(unix.RTA_DST, ip("10.0.0.0").AsSlice()), attr(unix.RTA_OIF, ne32(7)), attr(unix.RTA_ENCAP|unix.NLA_F_NESTED, nil)),
 			Route{Family: unix.AF_INET, Type: unix.RTN_UNICAST, Table: unix.RT_TABLE_MAIN, Dst: netip.MustParsePrefix("10.0.0.0/8"),
-				Hops: []Hop{{Index: 7, Weight: 1, Encap: true}}}},
+				Paths: []Path{{Index: 7, Weight: 1, Encap: true}}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got := Route{Hops: make([]Hop, 3)} // reused from an earlier route
+			got := Route{Paths: make([]Path, 3)} // reused from an earlier route
 			require.NoError(t, got.Parse(test.data))
 			test.want.Protocol = unix.RTPROT_STATIC
-			if len(got.Hops) == 0 {
-				got.Hops = nil
+			if len(got.Paths) == 0 {
+				got.Paths = nil
 			}
 			if !reflect.DeepEqual(got, test.want) {
 				t.Errorf("got  %+v\nwant %+v", got, test.want)
@@ -98,7 +98,7 @@ func TestMalformedMessagesAreErrors(t *testing.T) {
 		route    Route
 		link     Link
 		neighbor Neighbor
-		nexthop  Nexthop
+		nexthop  NexthopObject
 		address  Address
 		rule     Rule
 	)
@@ -148,16 +148,16 @@ func TestNexthopParsesGatewaysAndGroups(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		data []byte
-		want Nexthop
+		want NexthopObject
 	}{
 		{"a gateway", body([]byte{unix.AF_INET, 0, 4, 0, 0, 0, 0, 0}, attr(unix.NHA_ID, ne32(9)), attr(unix.NHA_OIF, ne32(3)), attr(unix.NHA_GATEWAY, ip("10.0.0.1").AsSlice())),
-			Nexthop{ID: 9, Family: unix.AF_INET, Protocol: 4, Hop: Hop{Gateway: ip("10.0.0.1"), Index: 3, Weight: 1}}},
+			NexthopObject{ID: 9, Family: unix.AF_INET, Protocol: 4, Path: Path{Gateway: ip("10.0.0.1"), Index: 3, Weight: 1}}},
 		{"a group", body(make([]byte, 8), attr(unix.NHA_ID, ne32(10)), attr(unix.NHA_GROUP, append(member(1, 1), member(2, 300)...))),
-			Nexthop{ID: 10, Hop: Hop{Weight: 1}, Group: []Member{{1, 1}, {2, 300}}}},
+			NexthopObject{ID: 10, Path: Path{Weight: 1}, Group: []Member{{1, 1}, {2, 300}}}},
 		{"a blackhole", body(make([]byte, 8), attr(unix.NHA_ID, ne32(11)), attr(unix.NHA_BLACKHOLE, nil)),
-			Nexthop{ID: 11, Blackhole: true, Hop: Hop{Weight: 1}}},
+			NexthopObject{ID: 11, Blackhole: true, Path: Path{Weight: 1}}},
 	} {
-		var got Nexthop
+		var got NexthopObject
 		if err := got.Parse(test.data); err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s: %+v (%v), want %+v", test.name, got, err, test.want)
 		}
@@ -240,7 +240,7 @@ func TestNextSplitsMessages(t *testing.T) {
 func TestParsingRoutesAllocatesNothing(t *testing.T) {
 	data := body(rtmsg(unix.AF_INET, 8, unix.RTN_UNICAST), attr(unix.RTA_DST, ip("10.0.0.0").AsSlice()),
 		attr(unix.RTA_MULTIPATH, append(rtnexthop(0, 0, 2), rtnexthop(0, 0, 3)...)))
-	r := Route{Hops: make([]Hop, 0, 4)}
+	r := Route{Paths: make([]Path, 0, 4)}
 	if n := testing.AllocsPerRun(100, func() {
 		require.NoError(t, r.Parse(data))
 	}); n != 0 {
@@ -263,7 +263,7 @@ func FuzzParse(f *testing.F) {
 			route    Route
 			link     Link
 			neighbor Neighbor
-			nexthop  Nexthop
+			nexthop  NexthopObject
 			address  Address
 			rule     Rule
 		)
@@ -271,9 +271,9 @@ func FuzzParse(f *testing.F) {
 			if route.Dst != route.Dst.Masked() || route.Dst.Addr().Is4() != (route.Family == unix.AF_INET) {
 				t.Errorf("destination %v of family %d", route.Dst, route.Family)
 			}
-			for _, h := range route.Hops {
-				if h.Weight == 0 {
-					t.Error("a hop without weight")
+			for _, p := range route.Paths {
+				if p.Weight == 0 {
+					t.Error("a path without weight")
 				}
 			}
 		}

@@ -69,8 +69,8 @@ func (q Query) In(table uint32) Query {
 	return q
 }
 
-// Nexthops queries all next-hop objects.
-func Nexthops() Query { return Query{kind: unix.RTM_GETNEXTHOP, body: make([]byte, 8)} }
+// NexthopObjects queries all next-hop objects.
+func NexthopObjects() Query { return Query{kind: unix.RTM_GETNEXTHOP, body: make([]byte, 8)} }
 
 // Neighbors queries the neighbors of a family.
 func Neighbors(family uint8) Query {

@@ -27,13 +27,13 @@ type Route struct {
 	Metrics   uint32        // CRC-32 of RTA_METRICS, by which Linux distinguishes IPv4 routes; 0: none
 	Pref      int8          // IPv6 route preference (RTA_PREF, RFC 4191): -1 low, 0 medium, 1 high
 	Lifetime  time.Duration // remaining lifetime of an IPv6 route; negative: expired; 0: unlimited
-	NexthopID uint32        // next-hop object of the route, 0 for none; Hops is a copy of it
-	Hops      []Hop         // reused by the next Parse
+	NexthopID uint32        // next-hop object of the route, 0 for none; Paths are copied from it
+	Paths     []Path        // reused by the next Parse
 	Multipath bool          // the message has RTA_MULTIPATH
 }
 
-// Hop is one path of a route: a gateway or a directly connected link (struct rtnexthop).
-type Hop struct {
+// Path is one path of a route: a gateway or a directly connected link (struct rtnexthop).
+type Path struct {
 	Gateway netip.Addr // invalid for on-link destinations; IPv4 routes can have an IPv6 gateway
 	Index   int        // interface index
 	Weight  uint16     // at least 1
@@ -45,7 +45,7 @@ const rtaNHID = 30 // RTA_NH_ID, missing in x/sys
 
 // Parse parses the data of a route message.
 func (r *Route) Parse(data []byte) error {
-	*r = Route{Hops: r.Hops[:0]}
+	*r = Route{Paths: r.Paths[:0]}
 	h, a := Header(data, unix.SizeofRtMsg)
 	if h == nil {
 		return wrap("route message", a.Err)
@@ -68,7 +68,7 @@ func (r *Route) Parse(data []byte) error {
 	default:
 		return nil // MPLS, multicast routing: the caller checks Family
 	}
-	single := Hop{Weight: 1, Dead: r.Flags&unix.RTNH_F_DEAD != 0}
+	single := Path{Weight: 1, Dead: r.Flags&unix.RTNH_F_DEAD != 0}
 	for a.Next() {
 		switch a.Kind {
 		case unix.RTA_DST:
@@ -89,13 +89,13 @@ func (r *Route) Parse(data []byte) error {
 			r.NexthopID = a.Uint32()
 		case unix.RTA_MULTIPATH:
 			r.Multipath = true
-			r.parseHops(&a)
+			r.parsePaths(&a)
 		default:
 			single.parse(&a)
 		}
 	}
 	if !r.Multipath && (single.Index != 0 || single.Gateway.IsValid()) {
-		r.Hops = append(r.Hops, single)
+		r.Paths = append(r.Paths, single)
 	}
 	r.Dst = netip.PrefixFrom(dst, bits).Masked()
 	if a.Err == nil && (!r.Dst.IsValid() || dst.Is4() != (r.Family == unix.AF_INET)) {
@@ -104,17 +104,17 @@ func (r *Route) Parse(data []byte) error {
 	return wrap("route message", a.Err)
 }
 
-// parse parses an attribute of a next hop, in a route or in RTA_MULTIPATH.
-func (h *Hop) parse(a *Attrs) {
+// parse parses an attribute of a path, in a route or in RTA_MULTIPATH.
+func (p *Path) parse(a *Attrs) {
 	switch a.Kind {
 	case unix.RTA_OIF:
-		h.Index = int(int32(a.Uint32()))
+		p.Index = int(int32(a.Uint32()))
 	case unix.RTA_GATEWAY:
-		h.Gateway = a.addr()
+		p.Gateway = a.addr()
 	case unix.RTA_VIA:
-		h.Gateway = a.via()
+		p.Gateway = a.via()
 	case unix.RTA_ENCAP:
-		h.Encap = true
+		p.Encap = true
 	}
 }
 
@@ -151,28 +151,28 @@ func (r *Route) parseLifetime(a *Attrs) {
 	r.Lifetime = time.Duration(int32(binary.NativeEndian.Uint32(a.Value[expires:]))) * tick
 }
 
-// parseHops parses RTA_MULTIPATH: structs rtnexthop with nested attributes.
-func (r *Route) parseHops(list *Attrs) {
+// parsePaths parses RTA_MULTIPATH: structs rtnexthop with nested attributes.
+func (r *Route) parsePaths(list *Attrs) {
 	for b := list.Value; len(b) >= unix.SizeofRtNexthop; {
 		n := int(binary.NativeEndian.Uint16(b))
 		if n < unix.SizeofRtNexthop || n > len(b) {
 			list.Err = fmt.Errorf("next hop of %d bytes where %d are left: %w", n, len(b), ErrTruncated)
 			return
 		}
-		hop := Hop{
+		path := Path{
 			Dead:   b[2]&unix.RTNH_F_DEAD != 0,
 			Weight: uint16(b[3]) + 1,
 			Index:  int(int32(binary.NativeEndian.Uint32(b[4:]))),
 		}
 		a := Attrs{rest: b[unix.SizeofRtNexthop:n]}
 		for a.Next() {
-			hop.parse(&a)
+			path.parse(&a)
 		}
 		if a.Err != nil {
 			list.Err = a.Err
 			return
 		}
-		r.Hops = append(r.Hops, hop)
+		r.Paths = append(r.Paths, path)
 		b = b[min(align(n), len(b)):]
 	}
 }
