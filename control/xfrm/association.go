@@ -65,7 +65,7 @@ func (t *tables) deleteState(id stateID) {
 
 // add adds an SA to the gateway.
 func (t *tables) add(a *association) {
-	if err := t.gateway.Keep(a.sa); err != nil {
+	if err := t.gateway.AddStandby(a.sa); err != nil {
 		t.refuse(a, err.Error())
 		a.sa.Zero() // not yet visible to workers
 		a.sa = nil
@@ -103,7 +103,7 @@ func (t *tables) selectOutbound(id tunnelID) {
 			chosen = a
 		}
 	}
-	t.gateway.Use(chosen.sa)
+	t.gateway.SetCurrent(chosen.sa)
 }
 
 // out reports whether the SA is outbound. It must be in the gateway.

@@ -32,8 +32,8 @@ type devices struct {
 	used []*ipsec.SA // by index of the key tables; nil: free
 	free []uint32    // indexes
 
-	found map[*ipsec.SA]bool // devices find these SAs for received packets
-	byKey keyPages
+	withSPI map[*ipsec.SA]bool // SAs that devices find by SPI
+	byKey   keyPages
 
 	changes atomic.Uint64 // of byKey
 }
@@ -82,7 +82,7 @@ func (g *Gateway) Follow(t Device) (unfollow func()) {
 			t.Store(uint32(n), s.DeviceKey())
 		}
 	}
-	for s := range d.found {
+	for s := range d.withSPI {
 		t.AddSPI(s.Config().SPI, s.KeyIndex())
 	}
 	r := g.lookup()
@@ -94,7 +94,7 @@ func (d *devices) remove(t Device) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.all = slices.DeleteFunc(d.all, func(x Device) bool { return x == t })
-	for s := range d.found {
+	for s := range d.withSPI {
 		t.RemoveSPI(s.Config().SPI, s.KeyIndex())
 	}
 	for n, s := range d.used {
@@ -130,30 +130,30 @@ func (d *devices) add(s *ipsec.SA) {
 	s.SetKeyIndex(n, func() { d.erase(n) })
 }
 
-// find makes the devices find an inbound SA that workers find.
-func (d *devices) find(s *ipsec.SA) {
+// addSPI makes the devices find an inbound SA that workers find.
+func (d *devices) addSPI(s *ipsec.SA) {
 	if !s.FoundByDevices() {
 		return
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.found == nil {
-		d.found = map[*ipsec.SA]bool{}
+	if d.withSPI == nil {
+		d.withSPI = map[*ipsec.SA]bool{}
 	}
-	d.found[s] = true
+	d.withSPI[s] = true
 	for _, t := range d.all {
 		t.AddSPI(s.Config().SPI, s.KeyIndex())
 	}
 }
 
-// ignore ends find.
-func (d *devices) ignore(s *ipsec.SA) {
+// removeSPI ends the effect of addSPI.
+func (d *devices) removeSPI(s *ipsec.SA) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.found[s] {
+	if !d.withSPI[s] {
 		return
 	}
-	delete(d.found, s)
+	delete(d.withSPI, s)
 	for _, t := range d.all {
 		t.RemoveSPI(s.Config().SPI, s.KeyIndex())
 	}

@@ -60,17 +60,17 @@ type Ruleset struct {
 // Add activates an SA. An outbound SA replaces its tunnel's current one, which stays in the gateway
 // until Remove.
 func (g *Gateway) Add(s *ipsec.SA) error {
-	if err := g.Keep(s); err != nil {
+	if err := g.AddStandby(s); err != nil {
 		return err
 	}
 	if s.Config().Direction == ipsec.Out {
-		g.Use(s)
+		g.SetCurrent(s)
 	}
 	return nil
 }
 
-// Keep adds an SA: packets may arrive by it. No packet leaves by an outbound SA before Use.
-func (g *Gateway) Keep(s *ipsec.SA) error {
+// AddStandby adds an SA: packets may arrive by it. No packet leaves by an outbound SA before SetCurrent.
+func (g *Gateway) AddStandby(s *ipsec.SA) error {
 	c := s.Config()
 	b := g.tunnels.get(c.Tunnel)
 	if b == nil {
@@ -82,7 +82,7 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 		if err == nil {
 			b.uses++
 			b.countTransport(s, 1)
-			g.devices.find(s)
+			g.devices.addSPI(s)
 		}
 		return err
 	}
@@ -94,8 +94,8 @@ func (g *Gateway) Keep(s *ipsec.SA) error {
 	return nil
 }
 
-// Use makes an outbound SA the current one of its tunnel. It must be in the gateway.
-func (g *Gateway) Use(s *ipsec.SA) {
+// SetCurrent makes an outbound SA the current one of its tunnel. It must be in the gateway.
+func (g *Gateway) SetCurrent(s *ipsec.SA) {
 	if old := g.tunnels.current.of(s.Tunnel()).Swap(s); old != nil && old != s {
 		old.EndLoan()
 	}
@@ -108,7 +108,7 @@ func (g *Gateway) Remove(s *ipsec.SA) {
 	c := s.Config()
 	if c.Direction == ipsec.In {
 		if g.sad.Remove(s) {
-			g.devices.ignore(s)
+			g.devices.removeSPI(s)
 			b := g.tunnels.get(c.Tunnel)
 			b.past[ipsec.In].add(s)
 			b.countTransport(s, -1)
