@@ -158,7 +158,7 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 		}
 		var others ipsec.Reserved
 		if numbered {
-			others = r.sa.Assign(s.worker, jobs[c.at[p.at]].Reserved)
+			others = r.sa.Assign(s.worker, jobs[c.at[p.at]].ReservedSeq)
 		}
 		seq, n, err := r.sa.NumberUnread(s.worker, most, bytes)
 		front, header := r.sa.UnreadFront()

@@ -72,7 +72,7 @@ func (s *Stage) BeginExpected(e *Expected, jobs []Job, rest int) {
 	}
 	for i := range jobs {
 		jobs[i].reset()
-		jobs[i].By, jobs[i].Reserved = e.SA, e.First+uint64(i)
+		jobs[i].ReservedSA, jobs[i].ReservedSeq = e.SA, e.First+uint64(i)
 	}
 }
 

@@ -20,14 +20,14 @@ type Job struct {
 	Found    bool // open: the device has found the SA
 	Unread   bool // seal: the device writes all headers; the host has not read the packet
 	// The device has classified the packet: it is to be sealed by this tunnel, and Bytes is its length.
-	Classified bool
-	Tunnel     uint32
-	By         *ipsec.SA // if the packet leaves by this SA, its sequence number is Reserved; nil: none
-	Reserved   uint64
-	KeyUsed    uint16 // length in bytes of the key record's prefix that the device needs
-	Key        uint32 // the SA's KeyIndex
-	SA         *ipsec.SA
-	Seq        uint64 // sequence number, all 64 bits
+	Classified  bool
+	Tunnel      uint32
+	ReservedSA  *ipsec.SA // if the packet leaves by this SA, its sequence number is ReservedSeq; nil: none
+	ReservedSeq uint64
+	KeyUsed     uint16 // length in bytes of the key record's prefix that the device needs
+	Key         uint32 // the SA's KeyIndex
+	SA          *ipsec.SA
+	Seq         uint64 // sequence number, all 64 bits
 	// Offsets and lengths in bytes.
 	ESP, Bytes uint16 // of the SPI, from the frame's first byte; and from there to the end of the ICV
 	Header     uint16 // open: of the IP headers in front of ESP
@@ -45,10 +45,12 @@ const (
 )
 
 // reset makes the job that of a packet that nothing is known of.
-func (job *Job) reset() { job.Kind, job.Found, job.Classified, job.By = Plain, false, false, nil }
+func (job *Job) reset() {
+	job.Kind, job.Found, job.Classified, job.ReservedSA = Plain, false, false, nil
+}
 
 // numbered reports whether a packet has a number by which it leaves by an SA.
-func (job *Job) numbered(sa *ipsec.SA) bool { return job != nil && job.By == sa }
+func (job *Job) numbered(sa *ipsec.SA) bool { return job != nil && job.ReservedSA == sa }
 
 // deviceTakes reports whether a packet of an SA can be a job of the device.
 func (s *Stage) deviceTakes(job *Job, f *batch.Frame, sa *ipsec.SA) bool {

@@ -69,7 +69,7 @@ func (s *Stage) Numbered(key uint32) *Sealer {
 // NumberedForHost records that a device has taken a number of an SA for a packet that only the host can seal. It is not ok if
 // the device did not have the number.
 func (s *Stage) NumberedForHost(x *Sealer, job *Job, number uint64) (ok bool) {
-	job.By, job.Reserved = x.SA, number
+	job.ReservedSA, job.ReservedSeq = x.SA, number
 	return x.SA.WasLent(number)
 }
 

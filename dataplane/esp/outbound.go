@@ -43,9 +43,9 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 		case s.expired(p, j):
 			drop = batch.DropFor(batch.TTLExpired)
 		case job.numbered(s.outSA[j]):
-			others := job.By.Assign(s.worker, job.Reserved)
-			drop = s.protect(f, p, j, job.By, job)
-			job.By.Restore(s.worker, others)
+			others := job.ReservedSA.Assign(s.worker, job.ReservedSeq)
+			drop = s.protect(f, p, j, job.ReservedSA, job)
+			job.ReservedSA.Restore(s.worker, others)
 		default:
 			drop = s.protect(f, p, j, s.outSA[j], job)
 		}

@@ -227,7 +227,7 @@ func (w *securedTwins) run(next func() []byte) {
 	for _, jobs := range w.gpu.engine.ipsec.free {
 		for i := range jobs[:cap(jobs)] { // as another chunk left it
 			some := w.all[0].in[1]
-			jobs[:cap(jobs)][i] = esp.Job{Kind: esp.Open, Admitted: true, Found: true, Classified: true, By: some, SA: some, Seq: otherChunk}
+			jobs[:cap(jobs)][i] = esp.Job{Kind: esp.Open, Admitted: true, Found: true, Classified: true, ReservedSA: some, SA: some, Seq: otherChunk}
 		}
 	}
 	w.gpu.settle()
