@@ -132,7 +132,7 @@ func (s *Stage) requestClassified(jobs []Job) []*ipsec.SA {
 			}
 		}
 		r.sa.Request(s.worker, n)
-		s.use(r.sa, r.end-first)
+		s.countFirstSA(r.sa, r.end-first)
 		first = r.end
 	}
 	sas := c.distinct()

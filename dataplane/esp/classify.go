@@ -34,7 +34,7 @@ func (s *Stage) classifyAll(in []batch.Frame, out []batch.Result, jobs []Job, by
 				if opened++; first == nil {
 					first = sa
 				}
-				s.use(sa, 1)
+				s.countFirstSA(sa, 1)
 				continue
 			}
 		}

@@ -23,19 +23,19 @@ type Expected struct {
 	unread  ipsec.Unread
 }
 
-// use counts n packets of an SA: see Main.
-func (s *Stage) use(sa *ipsec.SA, n int) {
-	if s.main == nil {
-		s.main = sa
+// countFirstSA counts n packets of an SA, if it is that of the first packet: see FirstSA.
+func (s *Stage) countFirstSA(sa *ipsec.SA, n int) {
+	if s.firstSA == nil {
+		s.firstSA = sa
 	}
-	if s.main == sa {
-		s.uses += n
+	if s.firstSA == sa {
+		s.firstCount += n
 	}
 }
 
-// Main returns the SA of the first packet of the last chunk that an SA encrypts or decrypts, and the number of packets of
+// FirstSA returns the SA of the first packet of the last chunk that an SA encrypts or decrypts, and the number of packets of
 // that SA.
-func (s *Stage) Main() (sa *ipsec.SA, n int) { return s.main, s.uses }
+func (s *Stage) FirstSA() (sa *ipsec.SA, n int) { return s.firstSA, s.firstCount }
 
 // MayExpect reports whether a device with keys below a number may expect packets to be of an SA: the gateway uses it, and the
 // device finds out by itself which packets are its.
@@ -113,6 +113,6 @@ func (s *Stage) CountSealed(e *Expected, packets int, bytes uint64) {
 	if packets > 0 {
 		e.SA.Count(s.worker, uint64(packets), bytes)
 		s.countProtected(packets, e.SA)
-		s.use(e.SA, packets)
+		s.countFirstSA(e.SA, packets)
 	}
 }

@@ -41,7 +41,7 @@ func (s *Stage) Found(f batch.Frame, job *Job, key, seq uint32) (drop batch.Resu
 	job.ESP, job.Bytes, job.Header = uint16(at), f.Len-uint16(at), uint16(ip)
 	job.Kind, job.Mode, job.Extended, job.Admitted, job.Reroute, job.Found, job.SA, job.Seq = Open, ipsec.Tunnel, false, false, false, true, sa, uint64(seq)
 	job.Classified, job.ReservedSA = false, nil
-	s.use(sa, 1)
+	s.countFirstSA(sa, 1)
 	if s.received++; sa.Combined() {
 		s.aead++
 	} else {

@@ -82,14 +82,14 @@ func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, 
 // CountNumbered counts a packet of size bytes that a device has sealed.
 func (s *Stage) CountNumbered(x *Sealer, size int) {
 	x.counts.Add(1, uint64(size))
-	s.use(x.SA, 1)
+	s.countFirstSA(x.SA, 1)
 	s.numbered++
 }
 
 // EndNumbered ends a chunk that a device has finished.
 func (s *Stage) EndNumbered() {
 	if s.numbered > 0 {
-		s.countProtected(s.numbered, s.main) // of the first packet
+		s.countProtected(s.numbered, s.firstSA) // of the first packet
 	}
 	s.numbered = 0
 }

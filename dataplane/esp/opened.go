@@ -160,7 +160,7 @@ func (s *Stage) prefetchWindows(lists []openedList) {
 func (s *Stage) confirmList(l *openedList, in []batch.Frame, out []batch.Result) {
 	o, n := l.opener, int(l.n)
 	o.list = 0
-	s.use(o.SA, n)
+	s.countFirstSA(o.SA, n)
 	if s.received += n; o.aead {
 		s.aead += n
 	} else {

@@ -81,7 +81,7 @@ func (s *Stage) requestSequences(jobs []Job) (n int) {
 		if !jobOf(jobs, int(s.at[j])).numbered(sa) {
 			sa.Request(s.worker, 1)
 		}
-		s.use(sa, 1)
+		s.countFirstSA(sa, 1)
 		n++
 	}
 	return n

@@ -61,8 +61,8 @@ type Stage struct {
 	opened      openedPackets
 	numbered    int                  // packets of the chunk that a device has sealed
 	counts      [block]*ipsec.Counts // see PrefetchNumbered
-	main        *ipsec.SA            // see Main
-	uses        int                  // see Main
+	firstSA     *ipsec.SA            // see FirstSA
+	firstCount  int                  // see FirstSA
 }
 
 // New returns the stage of a worker. partialChecksums is by ingress port: true if received frames may
@@ -108,7 +108,7 @@ func (s *Stage) SetClock() { s.gateway.Clock.Set(batch.Clock()) }
 func (s *Stage) startCounts() {
 	s.SetClock()
 	s.aead, s.hmac, s.received = 0, 0, 0
-	s.main, s.uses = nil, 0
+	s.firstSA, s.firstCount = nil, 0
 }
 
 // Protected returns the numbers of packets of the last chunk that SAs encrypt or decrypt, by AEAD and with

@@ -192,7 +192,7 @@ func (e *Engine) postJobs(f *flight) {
 	aead, hmac := e.esp.Protected()
 	e.finding.observe(c.N, bytes, e.esp.Received(), found)
 	e.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
-	sa, packets := e.esp.Main()
+	sa, packets := e.esp.FirstSA()
 	if f.expected.SA != nil {
 		sa, packets = f.expected.SA, c.N-rest
 	}
