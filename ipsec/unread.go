@@ -8,35 +8,35 @@ import "github.com/warproute/warproute/internal/prefetch"
 // maxDeviceSeq is the largest sequence number that a device gets: a job has 48 bits for it.
 const maxDeviceSeq = 1<<48 - 1
 
-// UnreadFront returns the length of the headers in front of an encapsulated packet, from the outer one to the IV, and of these
+// HeaderLens returns the length of the headers in front of an encapsulated packet, from the outer one to the IV, and of these
 // from the SPI on, in bytes.
-func (s *SA) UnreadFront() (all, esp int) {
+func (s *SA) HeaderLens() (all, esp int) {
 	esp = espLen + int(s.iv)
 	return int(s.outer+s.udp) + esp, esp
 }
 
-// UnreadESP returns the length of the ESP of a packet of n bytes, from the SPI to the end of the ICV.
-func (s *SA) UnreadESP(n int) int {
+// ESPLen returns the length of the ESP of a packet of n bytes, from the SPI to the end of the ICV.
+func (s *SA) ESPLen(n int) int {
 	used := n + trailerLen
 	return espLen + int(s.iv) + used + -used&(int(s.align)-1) + int(s.icv)
 }
 
-// Unread has the lengths of an SA's headers in bytes, for packets that the host has not read.
-type Unread struct {
-	Front, Head uint8 // see UnreadFront
-	fixed, mask uint8
+// TunnelLayout has the lengths of an SA's headers in bytes, for packets that the host has not read.
+type TunnelLayout struct {
+	HeaderLen, ESPHeaderLen uint8 // see HeaderLens
+	fixed, mask             uint8
 }
 
-// Unread returns the lengths.
-func (s *SA) Unread() Unread {
-	all, esp := s.UnreadFront()
-	return Unread{Front: uint8(all), Head: uint8(esp), fixed: uint8(esp) + s.icv, mask: s.align - 1}
+// TunnelLayout returns the lengths.
+func (s *SA) TunnelLayout() TunnelLayout {
+	all, esp := s.HeaderLens()
+	return TunnelLayout{HeaderLen: uint8(all), ESPHeaderLen: uint8(esp), fixed: uint8(esp) + s.icv, mask: s.align - 1}
 }
 
-// ESP is UnreadESP.
-func (u Unread) ESP(n int) int {
+// ESPLen is ESPLen of the SA.
+func (l TunnelLayout) ESPLen(n int) int {
 	used := n + trailerLen
-	return int(u.fixed) + used + -used&int(u.mask)
+	return int(l.fixed) + used + -used&int(l.mask)
 }
 
 // Counts is the packets and bytes of an SA that one worker counts.

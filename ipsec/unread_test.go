@@ -21,9 +21,9 @@ func TestUnreadPacketsEqualPreparedOnes(t *testing.T) {
 					t.Fatal(e)
 				}
 				seq, taken, e := b.NumberUnread(0, 1, uint64(n))
-				front, header := b.UnreadFront()
-				if e != OK || taken != 1 || seq != o.Seq || 512-front != o.At || o.ESP+header != 512 || b.UnreadESP(n) != o.At+o.Len-o.ESP {
-					t.Fatalf("%s, %d bytes: number %d (%d, %v), %d bytes in front, %d of ESP; want %+v", suite, n, seq, taken, e, front, b.UnreadESP(n), o)
+				front, header := b.HeaderLens()
+				if e != OK || taken != 1 || seq != o.Seq || 512-front != o.At || o.ESP+header != 512 || b.ESPLen(n) != o.At+o.Len-o.ESP {
+					t.Fatalf("%s, %d bytes: number %d (%d, %v), %d bytes in front, %d of ESP; want %+v", suite, n, seq, taken, e, front, b.ESPLen(n), o)
 				}
 			}
 			if a.Stats() != b.Stats() {

@@ -56,7 +56,7 @@ func (s *Stage) takeClassified(in []batch.Frame, jobs []Job) {
 		var fits, front, header int
 		if r.sa != nil && r.sa.Mode() == ipsec.Tunnel && r.sa.KeyIndex() < s.keys {
 			fits = r.sa.InnerMTU(s.mtuOf(r.sa), nil)
-			front, header = r.sa.UnreadFront()
+			front, header = r.sa.HeaderLens()
 		}
 		first := n
 		for ; k < r.end; k++ {
@@ -114,7 +114,7 @@ func (s *Stage) sealsUnread(f *batch.Frame, job *Job, sa *ipsec.SA, front, heade
 	const aligned = 2 // see deviceTakes
 	at, size := int(f.Addr%umem.FrameSize), int(job.Bytes)
 	return f.Addr%4 == aligned && !s.frames.IsLarge(*f) && f.Origin.Marks() == 0 && !s.partialChecksums[f.Origin.Port()] &&
-		packet.EthernetLen+size <= int(f.Len) && front <= at && at+packet.EthernetLen-header+sa.UnreadESP(size) <= umem.FrameSize
+		packet.EthernetLen+size <= int(f.Len) && front <= at && at+packet.EthernetLen-header+sa.ESPLen(size) <= umem.FrameSize
 }
 
 // requestClassified requests sequence numbers for the listed packets, and returns their SAs.
@@ -161,7 +161,7 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 			others = r.sa.Assign(s.worker, jobs[c.at[p.at]].ReservedSeq)
 		}
 		seq, n, err := r.sa.NumberUnread(s.worker, most, bytes)
-		front, header := r.sa.UnreadFront()
+		front, header := r.sa.HeaderLens()
 		for k := range most {
 			i := int(c.at[p.at+k])
 			f, job := &in[i], &jobs[i]
@@ -173,7 +173,7 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 				s.sealRead(f, &out[i], job, r.sa)
 				continue
 			}
-			esp := r.sa.UnreadESP(int(job.Bytes))
+			esp := r.sa.ESPLen(int(job.Bytes))
 			f.Addr -= uint32(front)
 			f.Len = uint16(packet.EthernetLen + front - header + esp)
 			f.Origin = f.Origin.With(batch.PolicyDone)

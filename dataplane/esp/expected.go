@@ -20,7 +20,7 @@ type Expected struct {
 	First uint64    // outbound: number of the first packet
 	// Outbound: lengths in bytes.
 	Largest int // packet that fits the path
-	unread  ipsec.Unread
+	layout  ipsec.TunnelLayout
 }
 
 // countFirstSA counts n packets of an SA, if it is that of the first packet: see FirstSA.
@@ -58,7 +58,7 @@ func (s *Stage) Expect(sa *ipsec.SA, n int) (e Expected, ok bool) {
 		return e, true
 	}
 	e.Largest = s.Longest(sa)
-	e.unread = sa.Unread()
+	e.layout = sa.TunnelLayout()
 	e.First, ok = sa.ReserveUnread(n)
 	return e, ok
 }
@@ -79,16 +79,16 @@ func (s *Stage) BeginExpected(e *Expected, jobs []Job, rest int) {
 // Sealed updates the frame of a packet of size bytes that a device has sealed. It is not ok if the frame has no such packet, or
 // no room for its ESP.
 func (s *Stage) Sealed(e *Expected, f *batch.Frame, size int) (ok bool) {
-	return sealed(e.unread, f, size)
+	return sealed(e.layout, f, size)
 }
 
-func sealed(u ipsec.Unread, f *batch.Frame, size int) (ok bool) {
-	at, front, esp := int(f.Addr%umem.FrameSize), int(u.Front), u.ESP(size)
-	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) || at < front || at+packet.EthernetLen-int(u.Head)+esp > umem.FrameSize {
+func sealed(l ipsec.TunnelLayout, f *batch.Frame, size int) (ok bool) {
+	at, front, esp := int(f.Addr%umem.FrameSize), int(l.HeaderLen), l.ESPLen(size)
+	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) || at < front || at+packet.EthernetLen-int(l.ESPHeaderLen)+esp > umem.FrameSize {
 		return false
 	}
 	f.Addr -= uint32(front)
-	f.Len = uint16(packet.EthernetLen + front - int(u.Head) + esp)
+	f.Len = uint16(packet.EthernetLen + front - int(l.ESPHeaderLen) + esp)
 	f.Origin = f.Origin.With(batch.PolicyDone)
 	return true
 }
@@ -96,16 +96,16 @@ func sealed(u ipsec.Unread, f *batch.Frame, size int) (ok bool) {
 // IsSealed reports whether the frame of packet i of the chunk has ESP of the SA with the packet's number. The host reads one
 // packet of a tile for that: without a canary (gpu.checker), it would not notice a device that writes nothing.
 func (s *Stage) IsSealed(e *Expected, f batch.Frame, i int) bool {
-	return s.hasESP(e.SA, e.unread, f) && binary.BigEndian.Uint32(s.espOf(e.unread, f)[4:]) == uint32(e.First)+uint32(i)
+	return s.hasESP(e.SA, e.layout, f) && binary.BigEndian.Uint32(s.espOf(e.layout, f)[4:]) == uint32(e.First)+uint32(i)
 }
 
 // espOf returns the frame of a sealed packet from ESP on.
-func (s *Stage) espOf(u ipsec.Unread, f batch.Frame) []byte {
-	return s.frames.Bytes(f)[packet.EthernetLen+int(u.Front)-int(u.Head):]
+func (s *Stage) espOf(l ipsec.TunnelLayout, f batch.Frame) []byte {
+	return s.frames.Bytes(f)[packet.EthernetLen+int(l.HeaderLen)-int(l.ESPHeaderLen):]
 }
 
-func (s *Stage) hasESP(sa *ipsec.SA, u ipsec.Unread, f batch.Frame) bool {
-	return binary.BigEndian.Uint32(s.espOf(u, f)) == sa.SPI()
+func (s *Stage) hasESP(sa *ipsec.SA, l ipsec.TunnelLayout, f batch.Frame) bool {
+	return binary.BigEndian.Uint32(s.espOf(l, f)) == sa.SPI()
 }
 
 // CountSealed counts packets that a device has sealed, and their bytes.

@@ -23,7 +23,7 @@ func (s *Stage) Longest(sa *ipsec.SA) int { return max(0, sa.InnerMTU(s.mtuOf(sa
 type Sealer struct {
 	SA     *ipsec.SA // nil: not looked up yet
 	counts *ipsec.Counts
-	unread ipsec.Unread
+	layout ipsec.TunnelLayout
 }
 
 // BeginNumbered begins a chunk that a device has finished, but for rest packets. Only with a rest there are jobs. keys is the
@@ -61,7 +61,7 @@ func (s *Stage) Numbered(key uint32) *Sealer {
 		if sa == nil || sa.Direction() != ipsec.Out {
 			return nil
 		}
-		*x = Sealer{SA: sa, counts: sa.Counts(s.worker), unread: sa.Unread()}
+		*x = Sealer{SA: sa, counts: sa.Counts(s.worker), layout: sa.TunnelLayout()}
 	}
 	return x
 }
@@ -74,10 +74,10 @@ func (s *Stage) NumberedForHost(x *Sealer, job *Job, number uint64) (ok bool) {
 }
 
 // SealedBy is Sealed for a packet of a Numbered SA.
-func (s *Stage) SealedBy(x *Sealer, f *batch.Frame, size int) bool { return sealed(x.unread, f, size) }
+func (s *Stage) SealedBy(x *Sealer, f *batch.Frame, size int) bool { return sealed(x.layout, f, size) }
 
 // HasESPOf reports whether the frame has ESP of the SA.
-func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, x.unread, f) }
+func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, x.layout, f) }
 
 // CountNumbered counts a packet of size bytes that a device has sealed.
 func (s *Stage) CountNumbered(x *Sealer, size int) {

@@ -114,12 +114,12 @@ func (r *passesRig) answer(f *flight, host func(i int) bool) {
 			in, at := f.chunk.In[i], i-f.tileStart(k)
 			if s.results[at] = forHost; !host(i) {
 				size := int(in.Len) - packet.EthernetLen
-				front, head := r.sa.UnreadFront()
+				front, head := r.sa.HeaderLens()
 				s.found()[at] = uint64(size)<<32 | uint64(r.sa.KeyIndex())
 				spi := r.mem[int(in.Addr)+packet.EthernetLen-head:]
 				binary.BigEndian.PutUint32(spi, r.sa.Config().SPI)
 				binary.BigEndian.PutUint32(spi[4:], uint32(f.expected.First)+uint32(i))
-				s.results[at] = batch.ForwardTo(1, in.Addr-uint32(front), uint16(packet.EthernetLen+front-head+r.sa.UnreadESP(size)))
+				s.results[at] = batch.ForwardTo(1, in.Addr-uint32(front), uint16(packet.EthernetLen+front-head+r.sa.ESPLen(size)))
 			}
 		}
 		s.report()
@@ -396,7 +396,7 @@ func TestLostChunksKeepTheirNumbers(t *testing.T) {
 	r.submit(1, true) // to the CPU
 	await(r.e, r.chunks[1])
 	for i, f := range r.chunks[1].In {
-		front, head := r.sa.UnreadFront()
+		front, head := r.sa.HeaderLens()
 		if n := binary.BigEndian.Uint32(r.mem[int(f.Addr)+packet.EthernetLen+front-head+4:]); n != uint32(17+i) {
 			t.Errorf("packet %d has number %d, behind 16 lost ones", i, n)
 		}
