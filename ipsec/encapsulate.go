@@ -74,7 +74,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	}
 	mine := &s.workers[w]
 	seq := s.next(&mine.reserved)
-	nonce := mine.reserved.base + seq
+	nonce := mine.reserved.nonceBase + seq
 	if seq == 0 {
 		return OutStateSeqError
 	}

@@ -23,7 +23,7 @@ func (s *SA) ReserveUnread(n int) (first uint64, ok bool) {
 func (s *SA) Assign(w int, seq uint64) (others Reserved) {
 	base, r := s.nonces.Base(), &s.workers[w].reserved
 	others = Reserved(*r)
-	*r = reservation{next: seq, end: seq + 1, base: base, forDevice: base == s.nonces.DeviceBase(), requested: r.requested}
+	*r = reservation{next: seq, end: seq + 1, nonceBase: base, forDevice: base == s.nonces.DeviceBase(), requested: r.requested}
 	return others
 }
 

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Nonces generates the nonces of outbound SAs: Base plus the sequence number, modulo 2^64. An SA
+// Nonces generates the nonces of outbound SAs: a base plus the sequence number, modulo 2^64. An SA
 // uses no nonce twice. Two runs of a router that start with the same sequence number, because
 // their state was lost, restored or never shared, use different nonces.
 //
@@ -49,7 +49,7 @@ func (n *Nonces) begin() {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if !n.drawn.Load() {
-		n.draw(randomBase)
+		n.draw(randomNonceBase)
 	}
 }
 
@@ -65,7 +65,7 @@ func (n *Nonces) Avoid(bases ...uint64) {
 func (n *Nonces) Renew() (base uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.draw(randomBase)
+	return n.draw(randomNonceBase)
 }
 
 // Reserve draws a base for the process that continues after this one. It stays far from all that this one
@@ -73,7 +73,7 @@ func (n *Nonces) Renew() (base uint64) {
 func (n *Nonces) Reserve() (base uint64) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.find(randomBase)
+	return n.find(randomNonceBase)
 }
 
 // Use makes a reserved base the current one.
@@ -121,15 +121,15 @@ func (n *Nonces) DeviceBase() uint64 { return n.devices.Load() }
 // SetDeviceBase records that the key records of all devices have a base.
 func (n *Nonces) SetDeviceBase(base uint64) { n.devices.Store(base) }
 
-// randomBase mixes the time into the kernel's random bytes, because two virtual machines that
+// randomNonceBase mixes the time into the kernel's random bytes, because two virtual machines that
 // start from one snapshot have the same random bytes until their kernels notice.
-func randomBase() uint64 {
+func randomNonceBase() uint64 {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // never fails
-	return mixBase(b[:], time.Now().UnixNano())
+	return mixNonceBase(b[:], time.Now().UnixNano())
 }
 
-func mixBase(random []byte, nanoseconds int64) uint64 {
+func mixNonceBase(random []byte, nanoseconds int64) uint64 {
 	sum := sha256.Sum256(binary.BigEndian.AppendUint64(slices.Clip(random), uint64(nanoseconds)))
 	return binary.BigEndian.Uint64(sum[:])
 }

@@ -34,13 +34,13 @@ func TestBasesKeepTheirDistance(t *testing.T) {
 // the random bytes; randomness, where the clock is set back.
 func TestBasesDependOnRandomnessAndTime(t *testing.T) {
 	a, b := bytes.Repeat([]byte{1}, 32), bytes.Repeat([]byte{2}, 32)
-	if mixBase(a, 1) == mixBase(a, 2) {
+	if mixNonceBase(a, 1) == mixNonceBase(a, 2) {
 		t.Error("one random number at two times is one base")
 	}
-	if mixBase(a, 1) == mixBase(b, 1) {
+	if mixNonceBase(a, 1) == mixNonceBase(b, 1) {
 		t.Error("two random numbers at one time are one base")
 	}
-	if first, second := randomBase(), randomBase(); first == second {
+	if first, second := randomNonceBase(), randomNonceBase(); first == second {
 		t.Error("two bases are the same")
 	}
 }

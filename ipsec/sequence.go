@@ -44,10 +44,10 @@ func (s *SA) lastPermitted() uint64 {
 }
 
 // reservation is a range of sequence numbers that a worker has reserved and not used: from next up
-// to, not including, end. Their nonces are the number plus base, modulo 2^64: see Nonces.
+// to, not including, end. Their nonces are the number plus nonceBase, modulo 2^64: see Nonces.
 type reservation struct {
 	next, end uint64
-	base      uint64
+	nonceBase uint64
 	requested int32 // packets for which ReserveRequested reserves numbers
 	forDevice bool  // devices can write the numbers and nonces
 }
@@ -87,8 +87,8 @@ func (s *SA) fill(r *reservation, n int) bool {
 
 // hold makes n numbers a worker's reservation.
 func (s *SA) hold(r *reservation, first, n uint64) {
-	r.next, r.end, r.base = first, first+n, s.nonces.Base()
-	r.forDevice = r.base == s.nonces.DeviceBase() && r.end <= maxDeviceSeq+1
+	r.next, r.end, r.nonceBase = first, first+n, s.nonces.Base()
+	r.forDevice = r.nonceBase == s.nonces.DeviceBase() && r.end <= maxDeviceSeq+1
 }
 
 // next takes a sequence number for a packet, from the worker's reservation if that has any left. It

@@ -79,5 +79,5 @@ func (s *SA) NumberUnread(w, most int, bytes uint64) (first uint64, n int, e Err
 	return first, most, OK
 }
 
-// PutDeviceBase writes the current base of nonces to the key record of an SA, before it is copied to devices.
-func (s *SA) PutDeviceBase() { s.key.SetBase(s.nonces.Base()) }
+// PutNonceBase writes the current base of nonces to the key record of an SA, before it is copied to devices.
+func (s *SA) PutNonceBase() { s.key.SetNonceBase(s.nonces.Base()) }

@@ -75,10 +75,10 @@ type Ready struct {
 type State struct {
 	Links []Link `json:"links"`
 	// Exact is set if SAs has the numbers of all SAs. Otherwise the new process skips numbers as after a crash.
-	Exact     bool                   `json:"exact"`
-	NonceBase uint64                 `json:"nonce_base,omitempty"` // reserved for the new process
-	Bases     []uint64               `json:"bases,omitempty"`      // nonce bases to keep away from
-	SAs       map[string]ipsec.State `json:"sas,omitempty"`
+	Exact      bool                   `json:"exact"`
+	NonceBase  uint64                 `json:"nonce_base,omitempty"` // reserved for the new process
+	NonceBases []uint64               `json:"bases,omitempty"`      // nonce bases to keep away from
+	SAs        map[string]ipsec.State `json:"sas,omitempty"`
 }
 
 // Link is the BPF link of a port.

@@ -48,7 +48,7 @@ func (s *Service) suspendIPsec() (base uint64, resume func(), err error) {
 		resume = p.stateMu.Unlock
 		p.waitQuiescent()
 		if err = errors.Join(p.store.Extend(), p.store.Note()); err == nil {
-			base, err = p.store.ReserveBase()
+			base, err = p.store.ReserveNonceBase()
 		}
 		if err != nil {
 			resume()
@@ -84,7 +84,7 @@ func (s *Service) saveSAs(to *handover.State) error {
 	switch {
 	case p == nil:
 	case s.xfrm != nil:
-		to.SAs, to.Bases = s.xfrm.States(), []uint64{p.gateway.Nonces.Base()}
+		to.SAs, to.NonceBases = s.xfrm.States(), []uint64{p.gateway.Nonces.Base()}
 	default:
 		to.SAs = map[string]ipsec.State{}
 		for _, a := range p.sas {

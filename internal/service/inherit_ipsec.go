@@ -51,7 +51,7 @@ func (p *pendingStore) Note() error                { return nil }
 func (p *pendingStore) Release(...*ipsec.SA) error { return nil }
 func (p *pendingStore) Volatile() string           { return "" }
 func (p *pendingStore) Close() error               { p.wipe(); return nil }
-func (p *pendingStore) ReserveBase() (uint64, error) {
+func (p *pendingStore) ReserveNonceBase() (uint64, error) {
 	return 0, errors.New("the sequence numbers are not handed over yet")
 }
 func (p *pendingStore) HandOver() error { return nil }
@@ -61,7 +61,7 @@ func (s *Service) continueIPsec(state *handover.State) error {
 	if s.ipsec == nil {
 		return nil
 	}
-	s.ipsec.gateway.Nonces.Avoid(state.Bases...)
+	s.ipsec.gateway.Nonces.Avoid(state.NonceBases...)
 	if s.xfrm != nil {
 		s.ipsec.gateway.RenewNonces()
 		return s.xfrm.TakeOver(state.SAs)

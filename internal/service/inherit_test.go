@@ -45,7 +45,7 @@ func handedOver(t *testing.T, state string, from *ipsecGateway, fail bool, sas .
 type keyTable map[uint32]uint64
 
 func (k keyTable) Store(index uint32, key *device.Key) {
-	k[index] = uint64(key.Base[1])<<32 | uint64(key.Base[0])
+	k[index] = uint64(key.NonceBase[1])<<32 | uint64(key.NonceBase[0])
 }
 func (k keyTable) Erase(index uint32)      { delete(k, index) }
 func (keyTable) AddSPI(uint32, uint32)     {}

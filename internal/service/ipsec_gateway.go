@@ -42,7 +42,7 @@ type store interface {
 	Note() error
 	Release(...*ipsec.SA) error
 	Volatile() string
-	ReserveBase() (uint64, error)
+	ReserveNonceBase() (uint64, error)
 	HandOver() error
 	Close() error
 }

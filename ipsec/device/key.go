@@ -49,7 +49,7 @@ type Key struct {
 	// In memory order. Outbound only, but for Dst.
 	SPI, Ports uint32    // source and destination port of UDP
 	Dst, Src   [4]uint32 // addresses of the outer header; IPv4: the first word
-	Base       [2]uint32 // of nonces, the lower half first, as numbers; see ipsec.Nonces
+	NonceBase  [2]uint32 // the lower half first, as numbers; see ipsec.Nonces
 	_          [2]uint32
 }
 
@@ -88,8 +88,8 @@ func (k *Key) SetOutbound(spi, df uint32) {
 	k.Headers |= df
 }
 
-// SetBase sets the base of nonces.
-func (k *Key) SetBase(base uint64) { k.Base = [2]uint32{uint32(base), uint32(base >> 32)} }
+// SetNonceBase sets the base of nonces: see ipsec.Nonces.
+func (k *Key) SetNonceBase(base uint64) { k.NonceBase = [2]uint32{uint32(base), uint32(base >> 32)} }
 
 // segment is the memory that a lane loads at once.
 type segment = [4]uint32

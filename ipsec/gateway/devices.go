@@ -123,7 +123,7 @@ func (d *devices) add(s *ipsec.SA) {
 	}
 	d.byKey.set(n, s)
 	d.changes.Add(1)
-	s.PutDeviceBase()
+	s.PutNonceBase()
 	for _, t := range d.all {
 		t.Store(n, s.DeviceKey())
 	}
@@ -182,24 +182,24 @@ func (g *Gateway) RenewNonces() {
 			s.EndLoan() // devices have the old base
 		}
 	}
-	g.putBase()
+	g.putNonceBase()
 }
 
 // PutNonceBase gives the devices the current base of nonces, if it was set after SAs were added (Nonces.Use).
 func (g *Gateway) PutNonceBase() {
 	g.devices.mu.Lock()
 	defer g.devices.mu.Unlock()
-	g.putBase()
+	g.putNonceBase()
 }
 
-// putBase gives the devices the current base. The caller holds the lock of the devices, so that nothing else renews it.
-func (g *Gateway) putBase() {
+// putNonceBase gives the devices the current base. The caller holds the lock of the devices, so that nothing else renews it.
+func (g *Gateway) putNonceBase() {
 	d, base := &g.devices, g.Nonces.Base()
 	for n, s := range d.used {
 		if s == nil || s.Direction() == ipsec.In {
 			continue
 		}
-		s.PutDeviceBase()
+		s.PutNonceBase()
 		for _, t := range d.all {
 			t.Store(uint32(n), s.DeviceKey())
 		}

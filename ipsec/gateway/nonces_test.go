@@ -13,7 +13,7 @@ import (
 type bases map[uint32]uint64
 
 func (b bases) Store(index uint32, k *device.Key) {
-	b[index] = uint64(k.Base[1])<<32 | uint64(k.Base[0])
+	b[index] = uint64(k.NonceBase[1])<<32 | uint64(k.NonceBase[0])
 }
 func (b bases) Erase(index uint32)        { delete(b, index) }
 func (b bases) AddSPI(uint32, uint32)     {}

@@ -88,11 +88,11 @@ func TestBasesAreStored(t *testing.T) {
 		run(i%2 == 1)
 	}
 	s := open(t, dir)
-	if n, _ := s.used.number(baseCount); n != uint64(len(bases)) {
+	if n, _ := s.used.number(nonceBaseCount); n != uint64(len(bases)) {
 		t.Errorf("%d bases are noted, of %d", n, len(bases))
 	}
 	for i, base := range bases {
-		if noted, _ := s.used.number(baseID(uint64(i))); noted != base {
+		if noted, _ := s.used.number(nonceBaseID(uint64(i))); noted != base {
 			t.Errorf("base %d is noted as %#x, want %#x", i, noted, base)
 		}
 	}
@@ -105,16 +105,16 @@ func TestBasesAreStored(t *testing.T) {
 func TestOldBasesAreForgotten(t *testing.T) {
 	s := open(t, t.TempDir())
 	n := &ipsec.Nonces{}
-	require.NoError(t, s.used.note(map[id]uint64{baseCount: maxBases - 1}, true))
+	require.NoError(t, s.used.note(map[id]uint64{nonceBaseCount: maxNonceBases - 1}, true))
 	require.NoError(t, s.Begin(n))
 	for range 2 { // in the places of the first ones
 		n.Renew()
 		require.NoError(t, s.Extend())
 	}
-	if drawn, _ := s.used.number(baseCount); drawn != maxBases+2 || len(s.used.at) != 1+3 {
+	if drawn, _ := s.used.number(nonceBaseCount); drawn != maxNonceBases+2 || len(s.used.at) != 1+3 {
 		t.Errorf("%d bases were drawn, and there are %d records", drawn, len(s.used.at))
 	}
-	if base, _ := s.used.number(baseID(1)); base != n.Base() {
+	if base, _ := s.used.number(nonceBaseID(1)); base != n.Base() {
 		t.Errorf("the last base is %#x, and in its place is %#x", n.Base(), base)
 	}
 }

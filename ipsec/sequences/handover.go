@@ -15,7 +15,7 @@ import (
 // A router hands its store over to the process that replaces it, without a wait for the disk while packets wait:
 //
 //	old                                 new
-//	ReserveBase: store a nonce base
+//	ReserveNonceBase: store a nonce base
 //	(workers have stopped)
 //	HandOver: note, unlock        ──►   Inherit: lock, read
 //	                                    Continue: numbers up to the same limits
@@ -23,13 +23,13 @@ import (
 // The files still contain the ends of the reserved ranges, so that a crash of the new router at any time skips
 // to them.
 
-// ReserveBase draws a nonce base for the process that continues after this one, and stores it.
-func (s *Store) ReserveBase() (base uint64, err error) {
-	if err := s.noteBase(); err != nil {
+// ReserveNonceBase draws a nonce base for the process that continues after this one, and stores it.
+func (s *Store) ReserveNonceBase() (base uint64, err error) {
+	if err := s.noteNonceBase(); err != nil {
 		return 0, err
 	}
 	base = s.nonces.Reserve()
-	return base, s.storeBase(base)
+	return base, s.storeNonceBase(base)
 }
 
 // HandOver writes the received numbers and the used lifetimes, and unlocks the directory. It does not wait for
@@ -70,7 +70,7 @@ func Inherit(dir string, n *ipsec.Nonces, base uint64) (_ *Store, err error) {
 	s.resume()
 	s.avoidStored(n)
 	n.Use(base)
-	s.nonces, s.base = n, base
+	s.nonces, s.nonceBase = n, base
 	return s, nil
 }
 

@@ -14,7 +14,7 @@ import (
 // handOver hands a store with an outbound and an inbound SA over, and returns the next process's store and SAs.
 func handOver(t *testing.T, dir string, s *Store, out, in *ipsec.SA) (next *Store, nextOut, nextIn *ipsec.SA) {
 	t.Helper()
-	base, err := s.ReserveBase()
+	base, err := s.ReserveNonceBase()
 	require.NoError(t, err)
 	states := []ipsec.State{out.State(), in.State()}
 	require.NoError(t, s.HandOver())
@@ -83,7 +83,7 @@ func TestContradictoryStateIsRefused(t *testing.T) {
 	s := open(t, dir)
 	require.NoError(t, s.Begin(new(ipsec.Nonces)))
 	out, _ := start(t, s, "out")
-	base, err := s.ReserveBase()
+	base, err := s.ReserveNonceBase()
 	require.NoError(t, err)
 	good := out.State()
 	require.NoError(t, s.HandOver())
@@ -109,7 +109,7 @@ func TestInheritWaitsForTheLock(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
 	require.NoError(t, s.Begin(new(ipsec.Nonces)))
-	base, err := s.ReserveBase()
+	base, err := s.ReserveNonceBase()
 	require.NoError(t, err)
 	if _, err := Inherit(dir, new(ipsec.Nonces), base); !errors.Is(err, syscall.EWOULDBLOCK) {
 		t.Errorf("beside another store: %v", err)

@@ -46,8 +46,8 @@ type Store struct {
 	keys map[id]*key // of the SAs in keep
 
 	// See bases.go.
-	nonces *ipsec.Nonces
-	base   uint64 // the last stored
+	nonces    *ipsec.Nonces
+	nonceBase uint64 // the last stored
 
 	// See received.go.
 	received  *table
@@ -179,7 +179,7 @@ func (s *Store) Extend() error {
 			ranges = append(ranges, numberRange{sa: sa, kept: k})
 		}
 	}
-	return errors.Join(s.extend(ranges), s.noteBase())
+	return errors.Join(s.extend(ranges), s.noteNonceBase())
 }
 
 func reserve(sa *ipsec.SA) uint64 {
