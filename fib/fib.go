@@ -55,7 +55,7 @@ type FIB struct {
 	owners       map[uint32]*owners // of groups, for the writer
 	adjacencies  []uint64           // Adjacency words
 	ports        []uint64           // Port words
-	reversePaths []uint32           // by port: words of RPF and VRF
+	ingressWords []uint32           // by port: words of RPF and VRF
 	rpfPorts     atomic.Int32       // number of ports with RPF
 	vrfPorts     atomic.Int32       // number of ports with a VRF
 
@@ -75,7 +75,7 @@ func New(seed uint32) *FIB {
 		owners:       map[uint32]*owners{},
 		adjacencies:  make([]uint64, MaxAdjacencies),
 		ports:        make([]uint64, batch.MaxPorts),
-		reversePaths: make([]uint32, batch.MaxPorts),
+		ingressWords: make([]uint32, batch.MaxPorts),
 	}
 	f.VLANs = newVLANs(&f.readers)
 	f.Bonds = newBonds(f.VLANs)
@@ -88,16 +88,16 @@ func New(seed uint32) *FIB {
 
 // Words holds the arrays for engines. Elements are read and written atomically.
 type Words struct {
-	NextHops     []uint64
-	Groups       []uint32
-	Adjacencies  []uint64
-	Ports        []uint64
-	ReversePaths []uint32
+	NextHops    []uint64
+	Groups      []uint32
+	Adjacencies []uint64
+	Ports       []uint64
+	Ingress     []uint32
 }
 
 // Words returns the arrays, which never move.
 func (f *FIB) Words() Words {
-	return Words{f.nextHops, f.groups, f.adjacencies, f.ports, f.reversePaths}
+	return Words{f.nextHops, f.groups, f.adjacencies, f.ports, f.ingressWords}
 }
 
 // Commit ends a batch of changes: it calls MarkChanged and flushes followers.

@@ -6,11 +6,11 @@ import "slices"
 type Array uint8
 
 const (
-	NextHops     Array = iota // 64-bit words
-	Groups                    // 32-bit words
-	Adjacencies               // 64-bit
-	Ports                     // 64-bit
-	ReversePaths              // 32-bit
+	NextHops    Array = iota // 64-bit words
+	Groups                   // 32-bit words
+	Adjacencies              // 64-bit
+	Ports                    // 64-bit
+	Ingress                  // 32-bit
 
 	NumArrays = iota
 )

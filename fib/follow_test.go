@@ -16,7 +16,7 @@ type replica struct {
 
 func newReplica(f *FIB) *replica {
 	w := f.Words()
-	return &replica{Words: Words{slices.Clone(w.NextHops), slices.Clone(w.Groups), slices.Clone(w.Adjacencies), slices.Clone(w.Ports), slices.Clone(w.ReversePaths)}}
+	return &replica{Words: Words{slices.Clone(w.NextHops), slices.Clone(w.Groups), slices.Clone(w.Adjacencies), slices.Clone(w.Ports), slices.Clone(w.Ingress)}}
 }
 
 func (r *replica) Word(a Array, index uint32, word uint64) {
@@ -29,8 +29,8 @@ func (r *replica) Word(a Array, index uint32, word uint64) {
 		r.Adjacencies[index] = word
 	case Ports:
 		r.Ports[index] = word
-	case ReversePaths:
-		r.ReversePaths[index] = uint32(word)
+	case Ingress:
+		r.Ingress[index] = uint32(word)
 	}
 }
 
@@ -41,7 +41,7 @@ func (r *replica) Flush() { r.flushes++ }
 func (r *replica) is(f *FIB) bool {
 	w := f.Words()
 	return slices.Equal(r.NextHops, w.NextHops) && slices.Equal(r.Groups, w.Groups) &&
-		slices.Equal(r.Adjacencies, w.Adjacencies) && slices.Equal(r.Ports, w.Ports) && slices.Equal(r.ReversePaths, w.ReversePaths)
+		slices.Equal(r.Adjacencies, w.Adjacencies) && slices.Equal(r.Ports, w.Ports) && slices.Equal(r.Ingress, w.Ingress)
 }
 
 // churn makes changes of all kinds.

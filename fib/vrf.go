@@ -60,9 +60,9 @@ func (f *FIB) LookupIPv6(port uint16, dst [16]byte) ID {
 }
 
 // ingress returns the word of a port for received packets: see RPF.
-func (f *FIB) ingress(port uint16) uint32 { return atomic.LoadUint32(&f.reversePaths[port]) }
+func (f *FIB) ingress(port uint16) uint32 { return atomic.LoadUint32(&f.ingressWords[port]) }
 
 func (f *FIB) setIngress(port uint16, word uint32) {
-	atomic.StoreUint32(&f.reversePaths[port], word)
-	f.followers.word(ReversePaths, uint32(port), uint64(word))
+	atomic.StoreUint32(&f.ingressWords[port], word)
+	f.followers.word(Ingress, uint32(port), uint64(word))
 }

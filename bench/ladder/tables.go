@@ -10,9 +10,9 @@ import (
 // tables are the device addresses of forwarding tables: struct tables of dataplane/gpu/kernel/tables.h.
 // IPv4 and IPv6 point to the addresses of the images.
 type tables struct {
-	IPv4, IPv6, NextHops, Groups, Adjacencies, Ports, ReversePaths, Generation, PartialChecksums cuda.DevicePtr
-	Seed                                                                                         uint32
-	Hot                                                                                          cuda.DevicePtr // none
+	IPv4, IPv6, NextHops, Groups, Adjacencies, Ports, Ingress, Generation, PartialChecksums cuda.DevicePtr
+	Seed                                                                                    uint32
+	Hot                                                                                     cuda.DevicePtr // none
 }
 
 // upload copies the tables of a FIB with IPv4 routes, which must not change afterwards, to a device. The
@@ -32,7 +32,7 @@ func upload(g *device.GPU, base *fib.FIB) (t tables, err error) {
 	put(&t.Groups, bytesOf(w.Groups))
 	put(&t.Adjacencies, bytesOf(w.Adjacencies))
 	put(&t.Ports, bytesOf(w.Ports))
-	put(&t.ReversePaths, bytesOf(w.ReversePaths))
+	put(&t.Ingress, bytesOf(w.Ingress))
 	put(&t.PartialChecksums, make([]byte, batch.MaxPorts/8))
 	put(&t.Generation, make([]byte, 256))
 	if err != nil {

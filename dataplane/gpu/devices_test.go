@@ -191,7 +191,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 			!slices.Equal(onDevice[uint32](at[fib.Groups].at, len(w.Groups)), w.Groups) ||
 			!slices.Equal(onDevice[uint64](at[fib.Adjacencies].at, len(w.Adjacencies)), w.Adjacencies) ||
 			!slices.Equal(onDevice[uint64](at[fib.Ports].at, len(w.Ports)), w.Ports) ||
-			!slices.Equal(onDevice[uint32](at[fib.ReversePaths].at, len(w.ReversePaths)), w.ReversePaths) {
+			!slices.Equal(onDevice[uint32](at[fib.Ingress].at, len(w.Ingress)), w.Ingress) {
 			t.Errorf("GPU %d: the arrays differ from the base's", d.number)
 		}
 		for i, view := range []func(func([]uint32) error) error{base.IPv4.View, base.IPv6.View} {

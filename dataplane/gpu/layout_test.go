@@ -23,7 +23,7 @@ func TestCHeader(t *testing.T) {
 	h.Check(t, "kernel/layout.h")
 
 	h = &cheader.Header{}
-	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "partial_checksums",
+	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "ingress", "partial_checksums",
 		"jobs", "keys", "policies", "spis", "numbers", "tunnels", "turns", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
 	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies", "version", "mode", "mps", "partitioned", "busy")
 	h.Check(t, "testdata/layout.h")
@@ -64,7 +64,7 @@ func defineTables(h *cheader.Header) {
 	h.Define("RPF_OFF", uint64(fib.RPFOff))
 	h.Define("RPF_LOOSE", uint64(fib.RPFLoose))
 	h.Define("RPF_STRICT", uint64(fib.RPFStrict))
-	h.Struct("tables", tablePointers{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "reverse_paths", "generation", "partial_checksums", "seed", "hot")
+	h.Struct("tables", tablePointers{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "ingress", "generation", "partial_checksums", "seed", "hot")
 	h.Struct("patch", patch{}, "at", "word", "count", "bytes")
 }
 

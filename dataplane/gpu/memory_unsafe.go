@@ -10,9 +10,9 @@ import (
 // tablePointers are the device addresses of the tables: struct tables of tables.h. IPv4 and IPv6
 // point to the addresses of the images.
 type tablePointers struct {
-	IPv4, IPv6, NextHops, Groups, Adjacencies, Ports, ReversePaths, Generation, PartialChecksums cuda.DevicePtr
-	Seed                                                                                         uint32
-	Hot                                                                                          cuda.DevicePtr // set by each warp
+	IPv4, IPv6, NextHops, Groups, Adjacencies, Ports, Ingress, Generation, PartialChecksums cuda.DevicePtr
+	Seed                                                                                    uint32
+	Hot                                                                                     cuda.DevicePtr // set by each warp
 }
 
 func bytesOf[T uint32 | uint64](words []T) []byte {

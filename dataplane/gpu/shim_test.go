@@ -78,7 +78,7 @@ func startShim(t *testing.T, base *fib.FIB, partialChecksums []bool, size, umemB
 	copyWords(s.groups, w.Groups)
 	copyWords(s.adjacencies, w.Adjacencies)
 	copyWords(s.ports, w.Ports)
-	copyWords(s.reversePaths, w.ReversePaths)
+	copyWords(s.ingress, w.Ingress)
 	for port, is := range partialChecksums {
 		if is {
 			s.partialChecksums[port/32] |= 1 << (port % 32)
@@ -137,8 +137,8 @@ func (s *shim) Word(a fib.Array, index uint32, word uint64) {
 		atomic.StoreUint64(&s.adjacencies[index], word)
 	case fib.Ports:
 		atomic.StoreUint64(&s.ports[index], word)
-	case fib.ReversePaths:
-		atomic.StoreUint32(&s.reversePaths[index], uint32(word))
+	case fib.Ingress:
+		atomic.StoreUint32(&s.ingress[index], uint32(word))
 	}
 	s.Reuse()
 }

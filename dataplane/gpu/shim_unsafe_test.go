@@ -15,9 +15,9 @@ import (
 
 // shimHeader is struct memory of shim.h, with offsets in the shared memory.
 type shimHeader struct {
-	ipv4, ipv6, nextHops, groups, adjacencies, ports, reversePaths, partialChecksums, jobs, keys, policies, spis, numbers, tunnels, turns, slot, in, out, umem uint64
-	umemBytes                                                                                                                                                  uint64
-	seed, generation                                                                                                                                           uint32
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, ingress, partialChecksums, jobs, keys, policies, spis, numbers, tunnels, turns, slot, in, out, umem uint64
+	umemBytes                                                                                                                                             uint64
+	seed, generation                                                                                                                                      uint32
 }
 
 const (
@@ -34,7 +34,7 @@ type shimMemory struct {
 	groups           []uint32
 	adjacencies      []uint64
 	ports            []uint64
-	reversePaths     []uint32
+	ingress          []uint32
 	partialChecksums []uint32
 	deviceJobs       []deviceJob
 	found            []uint64 // in the same memory
@@ -62,7 +62,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 		bytes int
 	}{
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
-		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.reversePaths, 4 * len(w.ReversePaths)}, {&h.partialChecksums, batch.MaxPorts / 8},
+		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.ingress, 4 * len(w.Ingress)}, {&h.partialChecksums, batch.MaxPorts / 8},
 		{&h.jobs, 16 * (size + batchFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.policies, 4 * shimPolicyWords}, {&h.spis, 8 * spiSlots},
 		{&h.numbers, shimKeys * saNumbersBytes}, {&h.tunnels, 8 * maxTunnels}, {&h.turns, maxWorkers * turnBytes}, {&h.slot, 1 << 16},
 		{&h.in, 8 * size}, {&h.out, 8 * (size + batchFrames)}, {&h.umem, umemBytes},
@@ -91,7 +91,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.groups = view[uint32](mem, h.groups, len(w.Groups))
 	m.adjacencies = view[uint64](mem, h.adjacencies, len(w.Adjacencies))
 	m.ports = view[uint64](mem, h.ports, len(w.Ports))
-	m.reversePaths = view[uint32](mem, h.reversePaths, len(w.ReversePaths))
+	m.ingress = view[uint32](mem, h.ingress, len(w.Ingress))
 	m.partialChecksums = view[uint32](mem, h.partialChecksums, batch.MaxPorts/32)
 	m.deviceJobs = view[deviceJob](mem, h.jobs, size)
 	m.found = view[uint64](mem, h.jobs, size)

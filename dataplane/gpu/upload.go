@@ -28,7 +28,7 @@ func (d *Device) makeTables() error {
 	}{
 		fib.NextHops: {bytesOf(words.NextHops), 8}, fib.Groups: {bytesOf(words.Groups), 4},
 		fib.Adjacencies: {bytesOf(words.Adjacencies), 8}, fib.Ports: {bytesOf(words.Ports), 8},
-		fib.ReversePaths: {bytesOf(words.ReversePaths), 4},
+		fib.Ingress: {bytesOf(words.Ingress), 4},
 	} {
 		t.arrays[a].bytes = w.word
 		if t.arrays[a].at, err = d.upload(w.bytes); err != nil {
@@ -55,7 +55,7 @@ func (d *Device) makeTables() error {
 	roots := rootMemory.Ptr()
 	d.pointers = tablePointers{
 		IPv4: roots, IPv6: roots.Add(8), NextHops: t.arrays[fib.NextHops].at, Groups: t.arrays[fib.Groups].at,
-		Adjacencies: t.arrays[fib.Adjacencies].at, Ports: t.arrays[fib.Ports].at, ReversePaths: t.arrays[fib.ReversePaths].at,
+		Adjacencies: t.arrays[fib.Adjacencies].at, Ports: t.arrays[fib.Ports].at, Ingress: t.arrays[fib.Ingress].at,
 		Generation: t.generation.at, PartialChecksums: partialAt, Seed: d.base.Seed,
 	}
 	free, _, err := d.ctx.MemoryInfo()

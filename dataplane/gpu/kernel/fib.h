@@ -21,7 +21,7 @@ DEVICE uint64_t word_mac(uint64_t word) { return word >> WORD_MAC_SHIFT; }
 DEVICE uint32_t adjacency_port(uint64_t word) { return word & 0xffff; }
 DEVICE uint32_t port_mtu(uint64_t word) { return word & 0xffff; }
 
-/* The word of a port for received packets: the reverse-path filter modes (RFC 3704), a byte for IPv4, then
+/* An ingress word, of a port for received packets: the reverse-path filter modes (RFC 3704), a byte for IPv4, then
  * one for IPv6, and the VRF in whose tables destinations and sources are looked up (15), 0 for none. */
 DEVICE uint32_t reverse_path_ipv4(uint32_t word) { return word & 0xff; }
 DEVICE uint32_t reverse_path_ipv6(uint32_t word) { return word >> 8 & 0xff; }

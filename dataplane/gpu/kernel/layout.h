@@ -173,7 +173,7 @@
 	static_assert(__builtin_offsetof(struct tables, groups) == 24, "struct tables: groups"); \
 	static_assert(__builtin_offsetof(struct tables, adjacencies) == 32, "struct tables: adjacencies"); \
 	static_assert(__builtin_offsetof(struct tables, ports) == 40, "struct tables: ports"); \
-	static_assert(__builtin_offsetof(struct tables, reverse_paths) == 48, "struct tables: reverse_paths"); \
+	static_assert(__builtin_offsetof(struct tables, ingress) == 48, "struct tables: ingress"); \
 	static_assert(__builtin_offsetof(struct tables, generation) == 56, "struct tables: generation"); \
 	static_assert(__builtin_offsetof(struct tables, partial_checksums) == 64, "struct tables: partial_checksums"); \
 	static_assert(__builtin_offsetof(struct tables, seed) == 72, "struct tables: seed"); \

@@ -17,8 +17,8 @@ DEVICE uint32_t load_ingress(const struct tables *t, struct snapshot s, struct f
 	uint32_t number = f.port % MAX_PORTS; /* without router flags */
 
 	if (likely(t->hot && number < HOT_PORTS))
-		return t->hot->reverse_paths[number];
-	return load32(&t->reverse_paths[number + (s.generation >> 31)]);
+		return t->hot->ingress[number];
+	return load32(&t->ingress[number + (s.generation >> 31)]);
 }
 
 /* Returns the filter mode that applies to a packet, by the word of its port: RPF_OFF if its IP header is

@@ -22,7 +22,7 @@ struct tables {
 	const uint32_t *groups; /* ECMP_BUCKETS adjacencies each */
 	const uint64_t *adjacencies;
 	const uint64_t *ports;
-	const uint32_t *reverse_paths; /* by port */
+	const uint32_t *ingress; /* words by port: see fib.h */
 	const uint32_t *generation;
 	const uint32_t *partial_checksums; /* a bit per port: received packets may have partial L4 checksums; constant */
 	uint32_t seed;                 /* of flow hashes; constant */
@@ -40,7 +40,7 @@ CHECK_TABLES_LAYOUT;
 
 struct hot_entries {
 	uint64_t next_hops[HOT_ENTRIES], adjacencies[HOT_ENTRIES], ports[HOT_PORTS];
-	uint32_t reverse_paths[HOT_PORTS];
+	uint32_t ingress[HOT_PORTS];
 };
 
 /* Start of a lookup: the generation and the trie images. */

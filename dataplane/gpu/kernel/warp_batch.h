@@ -32,7 +32,7 @@ struct header_segments {
 struct prefetch {
 	struct snapshot s;
 	uint64_t next_hops[HOT_ENTRIES / WARP_SIZE], adjacencies[HOT_ENTRIES / WARP_SIZE], port;
-	uint32_t reverse_path;
+	uint32_t ingress;
 };
 
 /* Reads the descriptors of a batch. Returns whether all of them belong to tile seq. */
@@ -105,7 +105,7 @@ DEVICE struct prefetch prefetch_tables(const struct tables *t, uint32_t generati
 		v.adjacencies[i] = load64(t->adjacencies + i * WARP_SIZE + at);
 	}
 	v.port = load64(t->ports + at);
-	v.reverse_path = load32(t->reverse_paths + at);
+	v.ingress = load32(t->ingress + at);
 	return v;
 }
 
@@ -119,7 +119,7 @@ DEVICE void fill_hot_entries(struct warp_scratch *scratch, const struct prefetch
 		scratch->hot.adjacencies[i * WARP_SIZE + lane] = v->adjacencies[i];
 	}
 	scratch->hot.ports[lane] = v->port;
-	scratch->hot.reverse_paths[lane] = v->reverse_path;
+	scratch->hot.ingress[lane] = v->ingress;
 }
 
 DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segments *h)

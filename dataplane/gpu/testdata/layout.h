@@ -13,7 +13,7 @@
 	static_assert(__builtin_offsetof(struct memory, groups) == 24, "struct memory: groups"); \
 	static_assert(__builtin_offsetof(struct memory, adjacencies) == 32, "struct memory: adjacencies"); \
 	static_assert(__builtin_offsetof(struct memory, ports) == 40, "struct memory: ports"); \
-	static_assert(__builtin_offsetof(struct memory, reverse_paths) == 48, "struct memory: reverse_paths"); \
+	static_assert(__builtin_offsetof(struct memory, ingress) == 48, "struct memory: ingress"); \
 	static_assert(__builtin_offsetof(struct memory, partial_checksums) == 56, "struct memory: partial_checksums"); \
 	static_assert(__builtin_offsetof(struct memory, jobs) == 64, "struct memory: jobs"); \
 	static_assert(__builtin_offsetof(struct memory, keys) == 72, "struct memory: keys"); \

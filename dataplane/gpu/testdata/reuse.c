@@ -27,11 +27,11 @@ static uint64_t watched64(const uint64_t *p)
 
 enum { OLD = 1, NEW, WRONG }; /* next hops, adjacencies, and last bytes of MACs */
 
-static uint32_t *images[2], groups[ECMP_BUCKETS], reverse_paths[MAX_PORTS], partial_checksums[MAX_PORTS / 32], generation;
+static uint32_t *images[2], groups[ECMP_BUCKETS], ingress[MAX_PORTS], partial_checksums[MAX_PORTS / 32], generation;
 static uint64_t ipv4, hops[4], adjacencies[4], ports[MAX_PORTS];
 static const struct tables tables = {
 	.ipv4 = &ipv4, .ipv6 = &ipv4, .next_hops = hops, .groups = groups, .adjacencies = adjacencies, .ports = ports,
-	.reverse_paths = reverse_paths, .generation = &generation, .partial_checksums = partial_checksums,
+	.ingress = ingress, .generation = &generation, .partial_checksums = partial_checksums,
 };
 
 static uint64_t forward_to(uint32_t adjacency) { return (uint64_t)KIND_FORWARD << 56 | adjacency; }
@@ -58,7 +58,7 @@ static void vrf_leads_to(uint32_t *image, uint32_t vrf, uint32_t hop)
 static uint32_t mode, in_vrf;
 
 /* The word of the packet's port, in a VRF if it is in one. */
-static uint32_t ingress(uint32_t vrf) { return mode | (in_vrf ? vrf << PORT_VRF_SHIFT : 0); }
+static uint32_t ingress_word(uint32_t vrf) { return mode | (in_vrf ? vrf << PORT_VRF_SHIFT : 0); }
 
 /* The old path leads through an ECMP group. */
 static void before_change(void)
@@ -70,7 +70,7 @@ static void before_change(void)
 	vrf_leads_to(images[1], OLD, NEW);
 	vrf_leads_to(images[0], NEW, NEW);
 	vrf_leads_to(images[1], NEW, NEW);
-	reverse_paths[1] = ingress(OLD);
+	ingress[1] = ingress_word(OLD);
 	hops[OLD] = forward_to(0) | (uint64_t)1 << 32;
 	for (uint32_t i = 0; i < ECMP_BUCKETS; i++)
 		groups[i] = OLD;
@@ -86,7 +86,7 @@ static void before_change(void)
 static void change(void)
 {
 	ipv4 = (uintptr_t)images[1];
-	reverse_paths[1] = ingress(NEW);
+	ingress[1] = ingress_word(NEW);
 	generation++;
 	lead_to(images[0], WRONG);
 	vrf_leads_to(images[0], OLD, WRONG);
@@ -127,7 +127,7 @@ static int decide_once(int with_copy)
 			hot.next_hops[i] = watched64(&hops[i]);
 			hot.adjacencies[i] = watched64(&adjacencies[i]);
 			hot.ports[i] = watched64(&ports[i]);
-			hot.reverse_paths[i] = watched32(&reverse_paths[i]);
+			hot.ingress[i] = watched32(&ingress[i]);
 		}
 		t.hot = &hot;
 	}

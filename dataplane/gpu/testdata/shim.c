@@ -47,7 +47,7 @@ int main(void)
 				}
 				for (uint32_t k = 0; k < HOT_PORTS; k++) {
 					hot.ports[k] = load64(&t.ports[k]);
-					hot.reverse_paths[k] = load32(&t.reverse_paths[k]);
+					hot.ingress[k] = load32(&t.ingress[k]);
 				}
 			}
 			out[i] = run(t, snapshot, in[i], base + s->umem);

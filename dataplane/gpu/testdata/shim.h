@@ -15,7 +15,7 @@
 #include "layout.h"
 
 struct memory {
-	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, reverse_paths, partial_checksums, jobs, keys, policies, spis, numbers, tunnels, turns, slot, in, out, umem; /* offsets */
+	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, ingress, partial_checksums, jobs, keys, policies, spis, numbers, tunnels, turns, slot, in, out, umem; /* offsets */
 	uint64_t umem_bytes;
 	uint32_t seed, generation;
 };
@@ -51,7 +51,7 @@ static struct tables tables_in(const uint8_t *base)
 		.groups = (const void *)(base + s->groups),
 		.adjacencies = (const void *)(base + s->adjacencies),
 		.ports = (const void *)(base + s->ports),
-		.reverse_paths = (const void *)(base + s->reverse_paths),
+		.ingress = (const void *)(base + s->ingress),
 		.partial_checksums = (const void *)(base + s->partial_checksums),
 		.generation = &s->generation,
 		.seed = s->seed,
