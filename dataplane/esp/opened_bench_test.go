@@ -14,17 +14,18 @@ import (
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
-// BenchmarkConfirmOpened measures the host's part of packets that a device has opened, per packet, for SAs in turn. Each has
-// 8 workers, of which one uses it.
+// BenchmarkConfirmOpened measures the host's part of packets that a device has opened, per packet, for one of 8 workers with
+// a number of SAs each, in turn.
 func BenchmarkConfirmOpened(b *testing.B) {
+	const workers = 8
 	for _, n := range []int{1, 125, 1250, 3750} {
 		b.Run(fmt.Sprintf("SAs=%d", n), func(b *testing.B) {
 			w, g := newWorld(b), &gateway.Gateway{}
 			var sas []*ipsec.SA
-			for i := range n {
+			for i := range n * workers { // each worker has its own
 				c := config(ipsec.In, false)
 				c.Name, c.SPI, c.ReplayWindow, c.Tunnel = fmt.Sprint(i), uint32(0x1000+i), 1024, g.Tunnel(fmt.Sprint(i))
-				sa, err := ipsec.NewSA(c, 8)
+				sa, err := ipsec.NewSA(c, workers)
 				require.NoError(b, err)
 				require.NoError(b, g.Add(sa))
 				sas = append(sas, sa)
@@ -34,11 +35,11 @@ func BenchmarkConfirmOpened(b *testing.B) {
 			const size = 448
 			order := rand.New(rand.NewPCG(1, 1)).Perm(n)
 			in, out, results, found := make([]batch.Frame, size), make([]batch.Result, size), make([]batch.Result, size), make([]uint64, size)
-			seq := make([]uint32, n)
+			seq := make([]uint32, n*workers)
 			next, took := 0, []time.Duration(nil)
 			for b.Loop() {
 				for i := range in {
-					k := order[next%n]
+					k := order[next%n]*workers + 3
 					next++
 					seq[k]++
 					in[i] = batch.Frame{Addr: uint32(i)*4096 + 130, Len: 120, Origin: wan}
