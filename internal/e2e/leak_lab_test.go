@@ -37,20 +37,22 @@ type leakLab struct {
 
 const protected = 10_000 // packets per case
 
+// leakKey is the key of the gateway's outbound SA.
+var leakKey = []byte{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19}
+
 func newLeakLab(t *testing.T) *leakLab {
 	t.Helper()
 	l := &leakLab{Topology: newTopology(t, lab.VethOptions{}), t: t, config: filepath.Join(t.TempDir(), "warproute.yaml")}
-	const key = "000102030405060708090a0b0c0d0e0f10111213"
 	text := fmt.Sprintf(`ports: [{interface: lan0}, {interface: wan0}]
 metrics: {listen: ""}
 ipsec:
   state: %s
   sas:
-    - {name: out, spi: 0x100, direction: out, src: 10.8.0.1, dst: 10.8.0.2, suite: aes128gcm16, key: "%s"}
+    - {name: out, spi: 0x100, direction: out, src: 10.8.0.1, dst: 10.8.0.2, suite: aes128gcm16, key: "%x"}
   policies:
     - {direction: out, src: 10.7.0.0/16, dst: 10.9.0.0/16, action: protect, sa: out}
     - {direction: out, src: "fd07::/16", dst: "fd09::/64", action: protect, sa: out}
-`, filepath.Join(filepath.Dir(l.config), "state"), key)
+`, filepath.Join(filepath.Dir(l.config), "state"), leakKey)
 	writeFile(t, l.config, text)
 	for _, s := range []string{"net.ipv4.conf.all.send_redirects", "net.ipv4.conf.default.send_redirects"} {
 		sysctl(t, l.Router, s, "0")

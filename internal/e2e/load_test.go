@@ -155,20 +155,27 @@ func startWatch(t *testing.T, ns *lab.Namespace, link string) *watch {
 	t.Helper()
 	w := &watch{flows: map[uint32][]arrival{}}
 	listen(t, ns, link, func(frame []byte, out bool) {
-		p := payload(frame)
-		if p == nil || out {
-			return
+		if !out {
+			w.record(frame)
 		}
-		ttl := frame[14+8]
-		if frame[14]>>4 == 6 {
-			ttl = frame[14+7]
-		}
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		flow := binary.BigEndian.Uint32(p)
-		w.flows[flow] = append(w.flows[flow], arrival{time.Now(), binary.BigEndian.Uint32(p[4:]), [6]byte(frame[:6]), ttl})
 	})
 	return w
+}
+
+// record records a frame if it is a packet of a load.
+func (w *watch) record(frame []byte) {
+	p := payload(frame)
+	if p == nil {
+		return
+	}
+	ttl := frame[14+8]
+	if frame[14]>>4 == 6 {
+		ttl = frame[14+7]
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	flow := binary.BigEndian.Uint32(p)
+	w.flows[flow] = append(w.flows[flow], arrival{time.Now(), binary.BigEndian.Uint32(p[4:]), [6]byte(frame[:6]), ttl})
 }
 
 // of returns the arrivals of a flow so far.
@@ -176,6 +183,13 @@ func (w *watch) of(flow uint32) []arrival {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return append([]arrival(nil), w.flows[flow]...)
+}
+
+// clear forgets all arrivals.
+func (w *watch) clear() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	clear(w.flows)
 }
 
 // missing returns the numbers below n that no list contains, and the number of duplicates and

@@ -215,8 +215,17 @@ func (p *espPeer) send(t *testing.T, chosen func(int) bool) {
 	}
 }
 
-// check fails unless a receiver with a window of 32 numbers accepts every packet, and no IV is used twice.
+// check fails unless the packets are unique and no numbers are skipped.
 func (w *espWatch) check(t *testing.T) {
+	t.Helper()
+	if n, top := w.unique(t); n < upgradeRate/10 || top > 2*n+2*upgradeRate {
+		t.Errorf("%d ESP packets with numbers up to %d: numbers are skipped", n, top)
+	}
+}
+
+// unique fails unless a receiver with a window of 32 numbers accepts every packet, and no IV is used twice. It returns the
+// number of packets and the highest sequence number.
+func (w *espWatch) unique(t *testing.T) (n, last int) {
 	t.Helper()
 	seen, ivs, top := map[uint32]bool{}, map[[8]byte]bool{}, uint32(0)
 	for _, f := range w.frames() {
@@ -231,9 +240,7 @@ func (w *espWatch) check(t *testing.T) {
 		}
 		seen[seq], ivs[iv], top = true, true, max(top, seq)
 	}
-	if len(seen) < upgradeRate/10 || int(top) > 2*len(seen)+2*upgradeRate {
-		t.Errorf("%d ESP packets with numbers up to %d: numbers are skipped", len(seen), top)
-	}
+	return len(seen), int(top)
 }
 
 // clearNone fails if a protected packet has leaked.
