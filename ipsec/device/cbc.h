@@ -14,14 +14,14 @@ DEVICE void cbc_load_chain(const struct esp_packet *p, const struct esp_key *k, 
 		chain[i] = PACKET_LOAD(esp_text(p, k) + 4 * block + i - 4);
 }
 
-/* Encrypts the packets of a tile side by side, four lanes each; lanes that are not busy only take
+/* Encrypts the packets of a subwarp side by side, four lanes each; lanes that are not busy only take
  * part in the exchange. Each block depends on the previous one. */
 DEVICE void cbc_encrypt_columns(const struct esp_key *k, const struct aes_tables *t,
 				const struct esp_packet *p, int busy, uint32_t lane, uint32_t lanes)
 {
 	const struct aes_column key = aes_column_of(esp_schedule(k), busy ? k->rounds : 0, lane, lanes);
 	uint32_t *text = esp_text(p, k) + lane % AES_COLUMNS;
-	const uint32_t blocks = busy ? esp_blocks(p) : 0, most = tile_max(blocks, lanes);
+	const uint32_t blocks = busy ? esp_blocks(p) : 0, most = subwarp_max(blocks, lanes);
 	uint32_t chain = 0, next = 0;
 
 	if (blocks) {

@@ -1,4 +1,4 @@
-/* ChaCha20-Poly1305 in ESP (RFC 7634) by a tile of lanes per packet. Counter 0 gives Poly1305's
+/* ChaCha20-Poly1305 in ESP (RFC 7634) by a subwarp per packet. Counter 0 gives Poly1305's
  * key, counters from 1 on encrypt the text. Included by esp.h. */
 #ifndef WARPROUTE_ESP_CHACHAPOLY_H
 #define WARPROUTE_ESP_CHACHAPOLY_H

@@ -7,7 +7,7 @@
 #define WARPROUTE_ESP_COLUMN_H
 
 #include "aes.h"
-#include "tile.h"
+#include "subwarp.h"
 
 #define AES_COLUMNS 4
 #define AES_FEWEST_ROUNDS 10
@@ -16,7 +16,7 @@
 /* One column of the round keys. */
 struct aes_column {
 	uint32_t key[AES_MOST_ROUNDS], last;
-	uint32_t rounds, most; /* of this block, and the largest of the tile */
+	uint32_t rounds, most; /* of this block, and the largest of the subwarp */
 };
 
 /* Loads a lane's column. Lanes without a key pass 0 rounds. */
@@ -25,7 +25,7 @@ DEVICE struct aes_column aes_column_of(const struct esp_segment *key, uint32_t r
 	struct aes_column c;
 
 	c.rounds = rounds;
-	c.most = tile_max(rounds, lanes);
+	c.most = subwarp_max(rounds, lanes);
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < AES_MOST_ROUNDS; i++)
 		c.key[i] = i < rounds ? key[i].w[lane % AES_COLUMNS] : 0;
@@ -39,13 +39,13 @@ DEVICE void aes_lookup_columns(const struct aes_tables *t, uint32_t s, uint32_t 
 	look[0] = s;
 	PRAGMA_UNROLL
 	for (uint32_t i = 1; i < AES_COLUMNS; i++) /* all exchanges in flight at once */
-		look[i] = tile_rotate(s, i, AES_COLUMNS, lanes);
+		look[i] = subwarp_rotate(s, i, AES_COLUMNS, lanes);
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < AES_COLUMNS; i++)
 		look[i] = aes_lookup(t->encrypt, look[i], i);
 }
 
-/* Encrypts a block with four lanes: s and the result are one column. All lanes of the tile call it
+/* Encrypts a block with four lanes: s and the result are one column. All lanes of the subwarp call it
  * and run as many rounds as the longest key needs. */
 DEVICE uint32_t aes_encrypt_column(const struct aes_tables *t, const struct aes_column *c, uint32_t s, uint32_t lanes)
 {

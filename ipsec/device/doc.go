@@ -9,12 +9,12 @@
 //	           primitives: one block, one lane
 //	column.h   AES: one block, four lanes
 //	gcm.h ctr.h cbc.h hmac.h chachapoly.h
-//	           one packet, by a tile or by one lane
-//	tile.h     communication within a tile
+//	           one packet, by a subwarp or by one lane
+//	subwarp.h  communication within a subwarp
 //	esp.h      the steps around them
 //
-// A tile is 1 to 32 adjacent lanes of a warp that share a packet (CUDA's thread_block_tile). GCM,
-// CTR, ChaCha20, Poly1305 and CBC decryption run on all lanes of a tile. HMAC and CBC encryption are
+// A subwarp is 1 to 32 adjacent lanes of a warp that share a packet (CUDA's thread_block_tile). GCM,
+// CTR, ChaCha20, Poly1305 and CBC decryption run on all lanes of a subwarp. HMAC and CBC encryption are
 // chained from block to block and run on one and four lanes, so several packets are best processed
 // side by side.
 //

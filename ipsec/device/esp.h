@@ -1,7 +1,7 @@
-/* In-place sealing and opening of ESP packets by a tile of lanes: the steps around the ciphers and
+/* In-place sealing and opening of ESP packets by a subwarp: the steps around the ciphers and
  * HMAC. The result equals package suite's Transform. Included by staging.h.
  *
- * All lanes of a tile pass the same packet and key. The packet is in shared memory, or wherever
+ * All lanes of a subwarp pass the same packet and key. The packet is in shared memory, or wherever
  * PACKET_LOAD reaches. The key is read by plain loads: a kernel that outlives it must copy it to
  * shared memory, because caches may hold the previous key of its slot. */
 #ifndef WARPROUTE_ESP_ESP_H
@@ -12,7 +12,7 @@
 #include "ctr.h"
 #include "gcm.h"
 #include "hmac.h"
-#include "tile.h"
+#include "subwarp.h"
 
 /* Turns the nonce that the host wrote in place of a CBC packet's IV into the IV, as suite.EncryptIV
  * does. One lane calls it before the packet is sealed. */
@@ -38,10 +38,10 @@ DEVICE void esp_poly1305(const struct esp_key *k, const struct esp_packet *p, ui
 	uint32_t sum[5], key[4];
 
 	poly1305_lane(k, p, lane, lanes, sum, key);
-	tile_sync(lanes); /* the last block was read beyond the text, where the ICV will be */
+	subwarp_sync(lanes); /* the last block was read beyond the text, where the ICV will be */
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 5; i++)
-		sum[i] = tile_add(sum[i], lanes);
+		sum[i] = subwarp_add(sum[i], lanes);
 	poly1305_tag(sum, key, icv);
 }
 
@@ -52,10 +52,10 @@ DEVICE void esp_gcm(const struct esp_key *k, const struct aes_tables *t, const s
 	uint32_t sum[4], mask[4];
 
 	gcm_lane(k, t, p, open, lane, lanes, sum, mask);
-	tile_sync(lanes); /* as above */
+	subwarp_sync(lanes); /* as above */
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
-		sum[i] = tile_xor(sum[i], lanes);
+		sum[i] = subwarp_xor(sum[i], lanes);
 	gcm_tag(k, p, sum, mask, icv);
 }
 
@@ -82,7 +82,7 @@ DEVICE uint32_t esp_check_or_put(const struct esp_key *k, const struct esp_packe
 DEVICE uint32_t esp_finish(const struct esp_key *k, const struct esp_packet *p, int open, uint32_t lane,
 			   uint32_t lanes, const uint32_t icv[8])
 {
-	return tile_xor(lane == 0 ? esp_check_or_put(k, p, open, icv) : 0, lanes);
+	return subwarp_xor(lane == 0 ? esp_check_or_put(k, p, open, icv) : 0, lanes);
 }
 
 #endif

@@ -1,4 +1,4 @@
-/* AES-GCM in ESP (RFC 4106) by a tile of lanes per packet. Included by esp.h.
+/* AES-GCM in ESP (RFC 4106) by a subwarp per packet. Included by esp.h.
  *
  *	block     0           1        2       ...   n-1       n
  *	          SPI, seq    text     text          text      lengths

@@ -7,7 +7,7 @@
  *	                crypt_by_warp   4 lanes each    1 lane each   crypt_by_warp
  *	                (after = 0)                                   (after = 1)
  *	ChaCha20        seal and open
- *	GCM             seal and open; gcm_by_tiles if all packets of the set are GCM
+ *	GCM             seal and open; gcm_by_subwarps if all packets of the set are GCM
  *	CTR with HMAC   seal: encrypt                   HMAC          open: decrypt
  *	CBC with HMAC                   seal: encrypt   HMAC          open: decrypt */
 #ifndef WARPROUTE_CRYPT_H
@@ -44,7 +44,7 @@ DEVICE uint32_t crypt_packet(const struct esp_key *k, const struct aes_tables *t
 		for (int crypt = !open, i = 0; i < 2 && !differs; i++, crypt = !crypt) {
 			if (crypt) {
 				chacha20_lane(k, p, lane, WARP_SIZE);
-				tile_sync(WARP_SIZE);
+				subwarp_sync(WARP_SIZE);
 			} else {
 				esp_poly1305(k, p, lane, WARP_SIZE, icv);
 				differs = esp_finish(k, p, open, lane, WARP_SIZE, icv);
@@ -55,10 +55,10 @@ DEVICE uint32_t crypt_packet(const struct esp_key *k, const struct aes_tables *t
 	} else if (k->cipher == ESP_CBC && after && open) {
 		uint32_t chain[4];
 		cbc_begin_lane(k, p, lane, WARP_SIZE, chain);
-		tile_sync(WARP_SIZE);
+		subwarp_sync(WARP_SIZE);
 		cbc_decrypt_lane(k, t, p, lane, WARP_SIZE, chain);
 	}
-	tile_sync(WARP_SIZE);
+	subwarp_sync(WARP_SIZE);
 	return differs;
 }
 
@@ -78,21 +78,21 @@ DEVICE void crypt_by_warp(const struct staging *s, const struct aes_tables *t, s
 }
 
 /* GCM packets of a batch that run side by side: at least half as long as the longest, so that no
- * tile idles for most of the time. */
+ * subwarp idles for most of the time. */
 struct bin {
 	uint32_t lanes, packets, longest; /* longest in 16-byte segments */
 };
 
 DEVICE struct bin next_bin(const struct esp_lane *c, uint32_t left)
 {
-	uint32_t segments = left >> lane_id() & 1 ? c->segments : 0, longest = tile_max(segments, WARP_SIZE);
+	uint32_t segments = left >> lane_id() & 1 ? c->segments : 0, longest = subwarp_max(segments, WARP_SIZE);
 	uint32_t lanes = __ballot_sync(FULL_MASK, 2 * segments > longest);
 	return (struct bin){lanes, __popc(lanes), longest};
 }
 
 /* Returns the lanes per packet of a bin: at least four segments per lane, unless lanes would have no
  * packet. */
-DEVICE uint32_t bin_tile_size(const struct bin *b)
+DEVICE uint32_t subwarp_size(const struct bin *b)
 {
 	uint32_t lanes = WARP_SIZE;
 
@@ -114,15 +114,15 @@ DEVICE uint32_t nth_lane(uint32_t left, uint32_t n)
 	return lane;
 }
 
-/* Seals or opens the packets of a bin, one tile of lanes per packet. */
-DEVICE void gcm_by_tiles(const struct staging *s, const struct aes_tables *t, struct esp_lane *c,
-			 uint32_t lanes, uint32_t tile)
+/* Seals or opens the packets of a bin, one subwarp per packet. */
+DEVICE void gcm_by_subwarps(const struct staging *s, const struct aes_tables *t, struct esp_lane *c,
+			    uint32_t lanes, uint32_t size)
 {
-	uint32_t lane = lane_id() % tile;
+	uint32_t lane = lane_id() % size;
 
 	PRAGMA_UNROLL_1
 	while (lanes) {
-		uint32_t owner = nth_lane(lanes, lane_id() / tile), from = owner % WARP_SIZE;
+		uint32_t owner = nth_lane(lanes, lane_id() / size), from = owner % WARP_SIZE;
 		uint32_t flags = __shfl_sync(FULL_MASK, c->job.flags, from);
 		uint32_t key = __shfl_sync(FULL_MASK, c->key, from);
 		uint32_t failed = __shfl_sync(FULL_MASK, c->failed, from);
@@ -135,23 +135,23 @@ DEVICE void gcm_by_tiles(const struct staging *s, const struct aes_tables *t, st
 		uint32_t sum[4] = {0, 0, 0, 0}, mask[4] = {0, 0, 0, 0}, icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0;
 
 		if (busy)
-			gcm_lane(k, t, &p, open, lane, tile, sum, mask);
+			gcm_lane(k, t, &p, open, lane, size, sum, mask);
 		__syncwarp();
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 4; i++)
-			sum[i] = tile_xor(sum[i], tile);
+			sum[i] = subwarp_xor(sum[i], size);
 		if (busy && lane == 0) {
 			gcm_tag(k, &p, sum, mask, icv);
 			differs = esp_check_or_put(k, &p, open, icv);
 		}
-		/* The packets of this round, and the tile number of this lane's own packet: that
-		 * tile has its result. */
-		uint32_t next = nth_lane(lanes, WARP_SIZE / tile), number = 0;
+		/* The packets of this round, and the subwarp number of this lane's own packet: that
+		 * subwarp has its result. */
+		uint32_t next = nth_lane(lanes, WARP_SIZE / size), number = 0;
 		uint32_t round = next < WARP_SIZE ? lanes & ((1u << next) - 1) : lanes;
 		PRAGMA_UNROLL_1
 		for (uint32_t i = 0; i < lane_id(); i++)
 			number += round >> i & 1;
-		differs = __shfl_sync(FULL_MASK, differs, number * tile % WARP_SIZE);
+		differs = __shfl_sync(FULL_MASK, differs, number * size % WARP_SIZE);
 		if (round >> lane_id() & 1 && differs)
 			c->failed = differs;
 		lanes &= ~round;

@@ -133,7 +133,7 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 	PRAGMA_UNROLL_1
 	for (uint32_t left = gcm ? g->lanes : 0; left;) {
 		struct bin b = next_bin(c, left);
-		gcm_by_tiles(s, t, c, b.lanes, bin_tile_size(&b));
+		gcm_by_subwarps(s, t, c, b.lanes, subwarp_size(&b));
 		left &= ~b.lanes;
 	}
 	PRAGMA_UNROLL_1
@@ -165,7 +165,7 @@ DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile 
 
 	if (has_packet(tile, batch) && may_classify(w) && (e.high & EXPECT_OPEN || !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS)))
 		x = expected_frame(v, w, e);
-	uint32_t key = tile_max(x.job.key, WARP_SIZE);
+	uint32_t key = subwarp_max(x.job.key, WARP_SIZE);
 	w.low = x.addr;
 	struct esp_lane c = esp_lane_of(x.job, w);
 	c.job.key = key;

@@ -18,22 +18,22 @@ static uint32_t batch;
 static uint32_t flags; /* of the tile */
 static uint32_t block_turn;
 
-static void tile_sync(uint32_t n)
+static void subwarp_sync(uint32_t n)
 {
 	(void)n;
-	wait_at("tile_sync");
+	wait_at("subwarp_sync");
 }
 
-static uint32_t tile_shfl_xor(uint32_t v, uint32_t distance, uint32_t n)
+static uint32_t subwarp_shfl_xor(uint32_t v, uint32_t distance, uint32_t n)
 {
 	(void)n;
-	return exchange(v, running ^ distance, "tile_shfl_xor");
+	return exchange(v, running ^ distance, "subwarp_shfl_xor");
 }
 
-static uint32_t tile_rotate(uint32_t v, uint32_t n, uint32_t width, uint32_t of)
+static uint32_t subwarp_rotate(uint32_t v, uint32_t n, uint32_t width, uint32_t of)
 {
 	(void)of;
-	return exchange(v, running / width * width + (running + n) % width, "tile_rotate");
+	return exchange(v, running / width * width + (running + n) % width, "subwarp_rotate");
 }
 
 static void lane(void)

@@ -1,4 +1,4 @@
-/* shim: emulated lanes. Reads requests from standard input, runs each in a tile of lanes, and
+/* shim: emulated lanes. Reads requests from standard input, runs each in a subwarp, and
  * writes the results to standard output.
  *
  * A lane runs until it waits for the others, then the next lane runs. The packet and the key of a
@@ -35,28 +35,28 @@ static char stacks[LANES][STACK] __attribute__((aligned(64)));
 static uint32_t running, values[LANES], results[LANES];
 static int started[LANES], done[LANES];
 
-static void tile_sync(uint32_t n)
+static void subwarp_sync(uint32_t n)
 {
 	(void)n;
 	if (!_setjmp(lanes[running]))
 		_longjmp(scheduler, 1);
 }
 
-static uint32_t tile_shfl_xor(uint32_t v, uint32_t distance, uint32_t n)
+static uint32_t subwarp_shfl_xor(uint32_t v, uint32_t distance, uint32_t n)
 {
 	values[running] = v;
-	tile_sync(n);
+	subwarp_sync(n);
 	v = values[running ^ distance];
-	tile_sync(n);
+	subwarp_sync(n);
 	return v;
 }
 
-static uint32_t tile_rotate(uint32_t v, uint32_t n, uint32_t width, uint32_t of)
+static uint32_t subwarp_rotate(uint32_t v, uint32_t n, uint32_t width, uint32_t of)
 {
 	values[running] = v;
-	tile_sync(of);
+	subwarp_sync(of);
 	v = values[running / width * width + (running + n) % width];
-	tile_sync(of);
+	subwarp_sync(of);
 	return v;
 }
 
@@ -70,7 +70,7 @@ static void crypt_text(const struct esp_key *k, const struct aes_tables *t, cons
 	} else if (k->cipher == ESP_CBC && open) {
 		uint32_t chain[4];
 		cbc_begin_lane(k, p, lane, lanes, chain);
-		tile_sync(lanes);
+		subwarp_sync(lanes);
 		cbc_decrypt_lane(k, t, p, lane, lanes, chain);
 	} else if (k->cipher == ESP_CBC) {
 		cbc_encrypt_columns(k, t, p, lane < AES_COLUMNS, lane, lanes);
@@ -99,14 +99,14 @@ static uint32_t process(const struct esp_key *k, const struct aes_tables *t, con
 		for (int crypt = !open, i = 0; i < 2 && !differs; i++, crypt = !crypt) {
 			if (crypt) {
 				crypt_text(k, t, p, open, lane, lanes);
-				tile_sync(lanes);
+				subwarp_sync(lanes);
 			} else {
 				authenticate(k, p, lane, lanes, icv);
 				differs = esp_finish(k, p, open, lane, lanes, icv);
 			}
 		}
 	}
-	tile_sync(lanes);
+	subwarp_sync(lanes);
 	return differs;
 }
 
@@ -142,7 +142,7 @@ static __attribute__((noinline)) void prepare(uint32_t i)
 	makecontext(&first[i], lane, 0);
 }
 
-/* Runs the request in a tile of lanes, and returns their common result. */
+/* Runs the request in a subwarp, and returns their common result. */
 static uint32_t work(void)
 {
 	uint32_t ended = 0, n = request.lanes;
@@ -157,7 +157,7 @@ static uint32_t work(void)
 	}
 	for (uint32_t i = 0; i < n; i++) {
 		if (ended != n || results[i] != results[0]) {
-			fprintf(stderr, "shim: lanes of a tile returned different results\n");
+			fprintf(stderr, "shim: lanes of a subwarp returned different results\n");
 			exit(1);
 		}
 	}
