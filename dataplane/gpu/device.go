@@ -34,7 +34,7 @@ type Device struct {
 	pointers        tablePointers
 	forward         *cuda.Function
 	patch           *cuda.Function
-	keyTable        *keyTable // nil: no IPsec
+	ipsecTables     *ipsecTables // nil: no IPsec
 	kernel          *kernel
 	shape           Shape // of the kernel
 	control         *controller
@@ -102,7 +102,7 @@ func (d *Device) prepare() error {
 		return err
 	}
 	if d.options.Gateway != nil {
-		d.unfollow = append(d.unfollow, d.options.Gateway.Follow(d.keyTable))
+		d.unfollow = append(d.unfollow, d.options.Gateway.Follow(d.ipsecTables))
 	}
 	return d.state.err()
 }
@@ -161,11 +161,11 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	e := newEngine(fallback, &d.state, &k.state, k.mailbox, k.pool, umem, d.options)
 	e.number, e.generation, e.lender = uint32(len(d.engines)), &d.tables.queuedGeneration, k.lender
 	switch {
-	case d.keyTable == nil && e.esp != nil:
+	case d.ipsecTables == nil && e.esp != nil:
 		return nil, errors.New("GPU engine for an IPsec worker: the GPU was opened without IPsec")
-	case d.keyTable != nil && e.esp == nil:
+	case d.ipsecTables != nil && e.esp == nil:
 		return nil, errors.New("GPU engine for a worker without IPsec: the GPU was opened with IPsec")
-	case d.keyTable != nil:
+	case d.ipsecTables != nil:
 		e.ipsec = newIPsecPath(chunks, size, maxKeys)
 	}
 	e.shadow = newShadow(e, size, d.options.Shadow, d.tables.patcher)
@@ -173,8 +173,8 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 		return nil, fmt.Errorf("start a worker's engine on GPU %d: %w", d.number, err)
 	}
 	d.engines = append(d.engines, e)
-	if d.keyTable != nil {
-		d.keyTable.addEngine(e)
+	if d.ipsecTables != nil {
+		d.ipsecTables.addEngine(e)
 	}
 	return e, nil
 }

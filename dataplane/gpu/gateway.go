@@ -26,8 +26,8 @@ const (
 	maxKeys = gateway.MaxKeys
 )
 
-// keyTable is a device's copy of a gateway: keys and policies. It implements gateway.Device.
-type keyTable struct {
+// ipsecTables are a device's copy of a gateway: keys, policies, SPIs, and lent sequence numbers. They implement gateway.Device.
+type ipsecTables struct {
 	*keyWriter
 	*policies
 	*spiTable
@@ -37,8 +37,8 @@ type keyTable struct {
 	lender                  *lender
 }
 
-// keyTableParams is the second parameter of the gateway kernel: struct key_table of job.h.
-type keyTableParams struct {
+// ipsecTablesParams is the second parameter of the gateway kernel: struct ipsec_tables of job.h.
+type ipsecTablesParams struct {
 	Keys         cuda.DevicePtr
 	Policies     cuda.DevicePtr // where the device finds the address of the policies
 	SPIs         cuda.DevicePtr
@@ -51,10 +51,10 @@ type keyTableParams struct {
 const keyBytes = device.KeyBytes
 
 // params returns the parameter.
-func (v *keyTable) params() keyTableParams {
-	return keyTableParams{
-		Keys: v.keys.Ptr(), Policies: v.policies.root.Ptr(), SPIs: v.spiTable.at, Numbers: v.numbers.Ptr(), Tunnels: v.tunnels.Ptr(), Turns: v.turns.Ptr(),
-		StagingWords: uint64(v.staging),
+func (t *ipsecTables) params() ipsecTablesParams {
+	return ipsecTablesParams{
+		Keys: t.keys.Ptr(), Policies: t.policies.root.Ptr(), SPIs: t.spiTable.at, Numbers: t.numbers.Ptr(), Tunnels: t.tunnels.Ptr(), Turns: t.turns.Ptr(),
+		StagingWords: uint64(t.staging),
 	}
 }
 
@@ -69,11 +69,11 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	v := &keyTable{staging: uint32(staging / 4)}
-	if v.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
+	t := &ipsecTables{staging: uint32(staging / 4)}
+	if t.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
 		return nil, err
 	}
-	for to, bytes := range map[**cuda.Memory]int{&v.numbers: maxKeys * saNumbersBytes, &v.tunnels: 8 * maxTunnels, &v.turns: maxWorkers * turnBytes} {
+	for to, bytes := range map[**cuda.Memory]int{&t.numbers: maxKeys * saNumbersBytes, &t.tunnels: 8 * maxTunnels, &t.turns: maxWorkers * turnBytes} {
 		if *to, err = d.alloc(bytes); err != nil {
 			return nil, err
 		}
@@ -81,16 +81,16 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 			return nil, err
 		}
 	}
-	if v.keyWriter, err = d.newKeyWriter(v.keys); err != nil {
+	if t.keyWriter, err = d.newKeyWriter(t.keys); err != nil {
 		return nil, err
 	}
-	if v.policies, err = d.newPolicies(); err != nil {
+	if t.policies, err = d.newPolicies(); err != nil {
 		return nil, err
 	}
-	if v.spiTable, err = d.newSPITable(); err != nil {
+	if t.spiTable, err = d.newSPITable(); err != nil {
 		return nil, err
 	}
-	d.keyTable = v
+	d.ipsecTables = t
 	return f, nil
 }
 
@@ -123,7 +123,7 @@ func (h *keyWriter) Store(index uint32, k *device.Key) { h.put(index, k.Bytes())
 // Erase implements gateway.Device.
 func (h *keyWriter) Erase(index uint32) {
 	h.d.tables.patcher.drain() // no packet finds the SA any more
-	h.d.keyTable.settle(index)
+	h.d.ipsecTables.settle(index)
 	h.put(index, nil)
 }
 

@@ -42,7 +42,7 @@ func TestKeyTableFollowsSAs(t *testing.T) {
 	net, g := testutil.NewNetwork(), &gateway.Gateway{}
 	before := protectAll(t, net, g)
 	d := got(openFirst(net.FIB, Options{Library: library, Gateway: g}))(t)
-	has := func(n int) []byte { return onDevice[byte](d.keyTable.keys.Ptr().Add(n*keyBytes), keyBytes) }
+	has := func(n int) []byte { return onDevice[byte](d.ipsecTables.keys.Ptr().Add(n*keyBytes), keyBytes) }
 	none := make([]byte, keyBytes)
 	later := protectAll(t, net, g)
 	if before.KeyIndex() != 0 || later.KeyIndex() != 1 || !bytes.Equal(has(0), before.DeviceKey().Bytes()) || !bytes.Equal(has(1), later.DeviceKey().Bytes()) {
@@ -59,7 +59,7 @@ func TestKeyTableFollowsSAs(t *testing.T) {
 	if again := protectAll(t, net, g); again.KeyIndex() != 0 || !bytes.Equal(has(0), again.DeviceKey().Bytes()) {
 		t.Errorf("a new association has the number %d", again.KeyIndex())
 	}
-	if page := d.keyTable.keyWriter.page.Bytes(); !bytes.Equal(page, make([]byte, len(page))) {
+	if page := d.ipsecTables.keyWriter.page.Bytes(); !bytes.Equal(page, make([]byte, len(page))) {
 		t.Error("a key is left on its way")
 	}
 	require.NoError(t, d.halt())

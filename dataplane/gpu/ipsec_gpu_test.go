@@ -70,7 +70,7 @@ func openSecured(t *testing.T, net *testutil.Network, g *gateway.Gateway, o Opti
 		of   cuda.FunctionAttribute
 	}{{"registers", cuda.FunctionRegisters}, {"bytes of local memory", cuda.FunctionLocal}} {
 		n := got(d.kernel.code.Attribute(a.of))(t)
-		t.Logf("the gateway kernel has %d %s; slots: %d, staging buffers of %d words", n, a.name, d.kernel.pool.slots, d.keyTable.staging)
+		t.Logf("the gateway kernel has %d %s; slots: %d, staging buffers of %d words", n, a.name, d.kernel.pool.slots, d.ipsecTables.staging)
 	}
 	return workerOnGPU(t, d, net, g, securedFrames, 1, securedChunk)
 }
@@ -385,7 +385,7 @@ func TestGPUOverwritesKeys(t *testing.T) {
 	s := protectAll(t, net, g)
 	held := func() (all []byte) {
 		all = make([]byte, 4*keyBytes)
-		require.NoError(t, d.ctx.Do(func() error { return d.keyTable.keys.Read(0, all) }))
+		require.NoError(t, d.ctx.Do(func() error { return d.ipsecTables.keys.Read(0, all) }))
 		return all
 	}
 	at := int(s.KeyIndex()) * keyBytes

@@ -73,10 +73,10 @@ type kernel struct {
 	wakes   atomic.Uint64 // launches after parking
 }
 
-// kernelParams is all parameters of the kernels; the forwarding kernel has no key table.
+// kernelParams is all parameters of the kernels; the forwarding kernel has no IPsec tables.
 type kernelParams struct {
-	M params
-	V keyTableParams
+	Mailbox params
+	IPsec   ipsecTablesParams
 }
 
 // newKernel prepares the launch of a kernel with a block of a number of warps for each slot. The context must
@@ -89,9 +89,9 @@ func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (
 		return nil, err
 	}
 	d.closers = append(d.closers, k.mailbox.Close)
-	if d.keyTable != nil && !d.options.HostNumbers && slots >= minLendSlots {
+	if d.ipsecTables != nil && !d.options.HostNumbers && slots >= minLendSlots {
 		k.lender = newLender(&d.state, k.mailbox, k.pool, d.options)
-		k.lender.chunks, k.lender.drained, d.keyTable.lender = d.keyTable.policies.counters, d.keyTable.policies.after, k.lender
+		k.lender.chunks, k.lender.drained, d.ipsecTables.lender = d.ipsecTables.policies.counters, d.ipsecTables.policies.after, k.lender
 	}
 	host, err := d.register(k.mailbox.Bytes)
 	if err != nil {
@@ -112,10 +112,10 @@ func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (
 		Headers: uint32(m.headersAt), ShortHeaders: uint32(m.shortHeadersAt), Completions: uint32(m.completionsAt), SlotCount: uint32(slots),
 		Workers: k.workers.Ptr(), Control: host.Ptr(), Awake: k.awake.Ptr(), Tables: d.pointers,
 	}
-	if d.keyTable != nil {
-		k.launch, err = cuda.NewLaunch(f, &kernelParams{p, d.keyTable.params()})
+	if d.ipsecTables != nil {
+		k.launch, err = cuda.NewLaunch(f, &kernelParams{p, d.ipsecTables.params()})
 	} else {
-		k.launch, err = cuda.NewLaunch(f, &struct{ M params }{p})
+		k.launch, err = cuda.NewLaunch(f, &struct{ Mailbox params }{p})
 	}
 	if err != nil {
 		return nil, err
@@ -150,8 +150,8 @@ func (k *kernel) wake() error {
 		if err := k.stream.Fill32(k.awake.Ptr(), uint32(awake), 1); err != nil {
 			return err
 		}
-		if v := k.d.keyTable; v != nil {
-			if err := k.stream.Fill32(v.turns.Ptr(), 0, maxWorkers*turnBytes/4); err != nil {
+		if t := k.d.ipsecTables; t != nil {
+			if err := k.stream.Fill32(t.turns.Ptr(), 0, maxWorkers*turnBytes/4); err != nil {
 				return err
 			}
 		}

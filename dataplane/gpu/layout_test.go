@@ -168,5 +168,5 @@ func defineJobs(h *cheader.Header) {
 	h.Define("REPORT_LOW", reportLow)
 	h.Struct("job", deviceJob{}, "key", "high", "esp", "bytes", "header", "flags")
 	h.Struct("sa_numbers", saNumbers{}, "next", "last")
-	h.Struct("key_table", keyTableParams{}, "keys", "policies", "spis", "numbers", "tunnels", "turns", "staging_words")
+	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "numbers", "tunnels", "turns", "staging_words")
 }

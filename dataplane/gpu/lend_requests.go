@@ -84,15 +84,15 @@ func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
 
 // settle waits until no chunk uses the keys at an index, whose SA was lent. If one still does after policyWait, the index is not lent
 // again before it has ended.
-func (v *keyTable) settle(index uint32) {
-	l := v.lender
+func (t *ipsecTables) settle(index uint32) {
+	l := t.lender
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
 	before := l.retired[index]
 	l.mu.Unlock()
-	for by := time.Now().Add(policyWait); !v.policies.ended(before) && time.Now().Before(by); {
+	for by := time.Now().Add(policyWait); !t.policies.ended(before) && time.Now().Before(by); {
 		time.Sleep(pollInterval)
 	}
 }

@@ -117,7 +117,7 @@ func TestEnginesAreCreatedWhilePoliciesChange(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				d.keyTable.SetPolicies(make([]uint32, 100), make([]uint32, 100))
+				d.ipsecTables.SetPolicies(make([]uint32, 100), make([]uint32, 100))
 			}
 		}
 	})
@@ -138,12 +138,12 @@ func TestTooManyPoliciesAreTheHosts(t *testing.T) {
 	_, library := newFake(t)
 	net, g := testutil.NewNetwork(), &gateway.Gateway{}
 	d := got(openFirst(net.FIB, Options{Library: library, Gateway: g}))(t)
-	next := d.keyTable.next
-	d.keyTable.SetPolicies(make([]uint32, maxPolicyWords), nil)
-	if d.keyTable.next != next {
+	next := d.ipsecTables.next
+	d.ipsecTables.SetPolicies(make([]uint32, maxPolicyWords), nil)
+	if d.ipsecTables.next != next {
 		t.Error("policies without room were written")
 	}
-	if d.keyTable.SetPolicies(make([]uint32, maxPolicyWords-policyHeader), nil); d.keyTable.next == next {
+	if d.ipsecTables.SetPolicies(make([]uint32, maxPolicyWords-policyHeader), nil); d.ipsecTables.next == next {
 		t.Error("policies with room were not written")
 	}
 	require.NoError(t, errors.Join(d.Err(), d.Close()))

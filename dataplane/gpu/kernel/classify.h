@@ -48,7 +48,7 @@ DEVICE_CALL struct result classify(const uint64_t *policies, uint32_t *header, u
 }
 
 /* Classifies the packets of a warp batch by their headers. */
-DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
+DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
 			   struct warp_scratch *scratch, uint32_t batch, struct desc_word w, int clamp)
 {
 	int received = has_packet(tile, batch);
@@ -60,7 +60,7 @@ DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, con
 	if (received) {
 		struct result r = {0, 0, RESULT_HOST};
 		if (mine)
-			r = classify(v->policies, scratch->headers[lane_id()], tile->umem + w.low + ETHERNET_LEN, w, clamp);
+			r = classify(ipsec->policies, scratch->headers[lane_id()], tile->umem + w.low + ETHERNET_LEN, w, clamp);
 		store_result(m, tile, batch, r);
 	}
 	__syncwarp();

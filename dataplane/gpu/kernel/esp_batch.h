@@ -30,7 +30,7 @@ DEVICE void begin_packet(const struct esp_key *keys, const struct staging *s, co
 
 /* Finishes a lane's packet: copies the header of the packet to forward to the scratch, sets w to
  * its frame, and *segments to the range to write back. Returns the drop reason. */
-DEVICE uint32_t finish_packet(const struct key_table *v, const struct staging *s, struct warp_scratch *scratch, struct esp_lane *c,
+DEVICE uint32_t finish_packet(const struct ipsec_tables *ipsec, const struct staging *s, struct warp_scratch *scratch, struct esp_lane *c,
 			      struct desc_word *w, struct segments *segments)
 {
 	uint32_t *words = s->words + c->at;
@@ -50,7 +50,7 @@ DEVICE uint32_t finish_packet(const struct key_table *v, const struct staging *s
 		uint32_t reason = decapsulate(words, &c->job, ip, text, 4 * c->text, &in);
 		if (reason != DROP_NONE)
 			return reason;
-		if (policies_admit(v->policies, words, &in, load32(&v->keys[c->job.key & JOB_KEY_MASK].tunnel)))
+		if (policies_admit(ipsec->policies, words, &in, load32(&ipsec->keys[c->job.key & JOB_KEY_MASK].tunnel)))
 			c->admitted = RESULT_ADMITTED;
 		ip = in.ip;
 		words[ip / 4 - 1] = (words[ip / 4 - 1] & 0xffff) | bswap16(in.type) << 16;
@@ -67,12 +67,12 @@ DEVICE uint32_t finish_packet(const struct key_table *v, const struct staging *s
 
 /* Makes the jobs of a staged set's packets, and removes the packets that are the host's. Returns the number of
  * segments of their keys, to load. */
-DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile, const struct key_table *v, const struct staging *s,
+DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, const struct staging *s,
 			    uint32_t batch, struct staged_set *g, struct esp_lane *c, struct desc_word w, uint32_t flags)
 {
 	if (g->lanes >> lane_id() & 1) {
 		uint32_t *header = s->words + c->at + (w.low - 2 - c->start) / 4;
-		struct found_job found = find_job(v, header, w.high & 0xffff);
+		struct found_job found = find_job(ipsec, header, w.high & 0xffff);
 		if (found.job.key >> JOB_KEY_SEGMENTS_SHIFT <= largest_key(c->segments)) /* the record may be reused, as in begin_packet */
 			c->job = found.job;
 		if (job_kind(c) == JOB_OPEN) {
@@ -80,7 +80,7 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 		} else {
 			struct result r = {0, 0, RESULT_HOST};
 			if (flags & CLASSIFY && !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS))
-				r = classify(v->policies, header, (uint8_t *)header + HEADER_IP, w, (flags & CLAMP_MSS) != 0);
+				r = classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, (flags & CLAMP_MSS) != 0);
 			store_result(m, tile, batch, r);
 		}
 	}
@@ -90,20 +90,20 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 
 /* Confirms that a staged set's packets are of the expected SA, removes those that are not, and moves w to the frames of
  * packets to seal. */
-DEVICE void confirm_staged_set(const struct mailbox *m, const struct tile *tile, const struct key_table *v, const struct staging *s,
+DEVICE void confirm_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, const struct staging *s,
 			       uint32_t batch, struct staged_set *g, struct esp_lane *c, struct desc_word *w, uint32_t flags)
 {
 	struct expected e = expected_sa(*w);
 
 	if (g->lanes >> lane_id() & 1) {
-		struct confirmed found = confirm_expected(v, c->job, s->words + c->at + (w->low - 2 - c->start) / 4, *w, e, place_in_batch(), (flags & CLAMP_MSS) != 0);
+		struct confirmed found = confirm_expected(ipsec, c->job, s->words + c->at + (w->low - 2 - c->start) / 4, *w, e, place_in_batch(), (flags & CLAMP_MSS) != 0);
 		c->job = found.job;
 		if (job_kind(c) >= JOB_SEAL)
 			report_sa(m, tile, batch, expected_key(&e), found.word);
 		else
 			store_result(m, tile, batch, found.result);
 		if (job_kind(c) == JOB_SEAL) {
-			w->low -= front_of(v->keys + expected_key(&e)).all;
+			w->low -= front_of(ipsec->keys + expected_key(&e)).all;
 			w->high = (w->high & 0xffff0000) | (c->job.esp + c->job.bytes);
 		}
 	}
@@ -112,7 +112,7 @@ DEVICE void confirm_staged_set(const struct mailbox *m, const struct tile *tile,
 
 /* Seals or opens the staged packets of a batch and updates w. Returns whether the lane's packet is
  * to be looked up, and written back afterwards: *segments. Results of dropped packets are stored. */
-DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
+DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
 			    const struct staging *s, const struct aes_tables *t, struct warp_scratch *scratch, uint32_t batch,
 			    struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct segments *segments, uint32_t flags)
 {
@@ -120,14 +120,14 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 
 	PRAGMA_UNROLL_1
 	for (uint32_t load = g->segments, find = flags & FIND_SAS; load; find = 0) {
-		load_staged_set(tile, v->keys, s, c, load);
-		load = find ? find_staged_set(m, tile, v, s, batch, g, c, *w, flags) : 0;
+		load_staged_set(tile, ipsec->keys, s, c, load);
+		load = find ? find_staged_set(m, tile, ipsec, s, batch, g, c, *w, flags) : 0;
 	}
 	if (flags & EXPECT_SA)
-		confirm_staged_set(m, tile, v, s, batch, g, c, w, flags);
+		confirm_staged_set(m, tile, ipsec, s, batch, g, c, w, flags);
 	int mine = g->lanes >> lane_id() & 1;
 	if (mine)
-		begin_packet(v->keys, s, t, c, w->low);
+		begin_packet(ipsec->keys, s, t, c, w->low);
 	__syncwarp();
 	int gcm = __all_sync(FULL_MASK, !mine || staged_key(s, c->key)->cipher == ESP_GCM);
 	PRAGMA_UNROLL_1
@@ -147,7 +147,7 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 		__syncwarp();
 	}
 	if (mine)
-		reason = finish_packet(v, s, scratch, c, w, segments);
+		reason = finish_packet(ipsec, s, scratch, c, w, segments);
 	if (mine && reason != DROP_NONE) {
 		struct result r = {0, (uint16_t)(c->failed ? JOB_ICV_FAILED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
 		store_result(m, tile, batch, r);
@@ -158,13 +158,13 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 
 /* Returns the context of a lane whose packet is expected to be of an SA, JOB_DECIDED if it is the host's. All of them
  * share one key in the staging buffer, that of the longest. */
-DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile *tile, const struct key_table *v, uint32_t batch, struct desc_word w)
+DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, uint32_t batch, struct desc_word w)
 {
 	struct expected e = expected_sa(w);
 	struct expected_job x = {{0, 0, 0, 0, 0, JOB_DECIDED}, w.low};
 
 	if (has_packet(tile, batch) && may_classify(w) && (e.high & EXPECT_OPEN || !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS)))
-		x = expected_frame(v, w, e);
+		x = expected_frame(ipsec, w, e);
 	uint32_t key = subwarp_max(x.job.key, WARP_SIZE);
 	w.low = x.addr;
 	struct esp_lane c = esp_lane_of(x.job, w);
@@ -173,29 +173,29 @@ DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile 
 }
 
 /* Returns the context of a lane, and updates w: the device has made the job if flags say so, else the host. */
-DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *tile, const struct key_table *v, struct warp_scratch *scratch,
+DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
 				  uint32_t *block_turn, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
 	if (flags & EXPECT_SA)
-		return expected_lane(m, tile, v, batch, *w);
+		return expected_lane(m, tile, ipsec, batch, *w);
 	if (flags & FIND_SAS)
 		return received_lane_of(*w);
 	if (!(flags & HAS_JOBS))
-		return numbered_lane(m, tile, v, scratch, block_turn, batch, w, flags);
+		return numbered_lane(m, tile, ipsec, scratch, block_turn, batch, w, flags);
 	if (flags & NUMBERS && batch == 0 && lane_id() == DESC_LINE_LANES)
-		pass_kept_turn(turn_of_worker(v, flags), w->high);
+		pass_kept_turn(turn_of_worker(ipsec, flags), w->high);
 	return esp_lane_of(load_job(m, tile, batch), *w);
 }
 
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
  * many at a time as the staging buffer holds. Each is written back once, after its lookup. flags are those of the
  * size word: with FIND_SAS, EXPECT_SA, and NUMBERS without HAS_JOBS, the device makes the jobs. */
-DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v,
+DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
 			      uint32_t *block_turn, uint32_t batch, struct desc_word w, uint32_t flags)
 {
 	int find = (flags & FIND_SAS) != 0;
-	struct esp_lane c = begin_lane(m, tile, v, scratch, block_turn, batch, &w, flags);
+	struct esp_lane c = begin_lane(m, tile, ipsec, scratch, block_turn, batch, &w, flags);
 	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c) >= JOB_SEAL;
 	uint32_t pending = __ballot_sync(FULL_MASK, staged);
 	int active = job_kind(&c) == JOB_PLAIN;
@@ -219,7 +219,7 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 		if (!g.lanes)
 			return; /* the staging buffer is too small for a packet; the host prevents it */
 		pending &= ~g.lanes;
-		active = crypt_staged_set(m, tile, v, staging, t, scratch, batch, &g, &c, &w, &segments, flags);
+		active = crypt_staged_set(m, tile, ipsec, staging, t, scratch, batch, &g, &c, &w, &segments, flags);
 		frame = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
 		w.low |= c.admitted; /* in the result's address */
 	}

@@ -59,10 +59,10 @@ struct expected_job {
 
 /* Returns the job of a frame if its packet is of the expected SA and fills the frame: what to stage. JOB_DECIDED: the packet
  * is the host's. */
-DEVICE_CALL struct expected_job expected_frame(const struct key_table *v, struct desc_word w, struct expected e)
+DEVICE_CALL struct expected_job expected_frame(const struct ipsec_tables *ipsec, struct desc_word w, struct expected e)
 {
 	struct expected_job x = {{0, 0, 0, 0, 0, JOB_DECIDED}, w.low};
-	const struct esp_key *k = v->keys + expected_key(&e);
+	const struct esp_key *k = ipsec->keys + expected_key(&e);
 	uint32_t len = w.high & 0xffff, open = e.high & EXPECT_OPEN;
 	struct front front = front_of(k);
 
@@ -93,22 +93,22 @@ struct confirmed {
 };
 
 /* Confirms a staged packet, of which header is a copy of the header. number is the packet's in its batch. */
-DEVICE_CALL struct confirmed confirm_expected(const struct key_table *v, struct job j, uint32_t *header, struct desc_word w, struct expected e,
+DEVICE_CALL struct confirmed confirm_expected(const struct ipsec_tables *ipsec, struct job j, uint32_t *header, struct desc_word w, struct expected e,
 					      uint32_t number, int clamp)
 {
 	uint32_t index = expected_key(&e);
-	const struct esp_key *k = v->keys + index;
+	const struct esp_key *k = ipsec->keys + index;
 	struct confirmed c = {{0, 0, 0, 0, 0, JOB_DECIDED}, {0, 0, RESULT_HOST}, 0};
 
 	if (e.high & EXPECT_OPEN) {
-		struct found_job found = find_job(v, header, w.high & 0xffff);
+		struct found_job found = find_job(ipsec, header, w.high & 0xffff);
 		if ((found.job.flags & JOB_KIND) == JOB_OPEN && (found.job.key & JOB_KEY_MASK) == index && found.job.key <= j.key) {
 			c.job = found.job;
 			c.word = found.seq;
 		}
 		return c;
 	}
-	c.result = classify(v->policies, header, (uint8_t *)header + HEADER_IP, w, clamp);
+	c.result = classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp);
 	if (c.result.verdict != RESULT_PROTECT || c.result.addr != load32(&k->tunnel) || c.result.len > (e.most & 0xffff))
 		return c;
 	uint64_t seq = ((uint64_t)(e.high & 0xffff) << 32 | e.low) + number;

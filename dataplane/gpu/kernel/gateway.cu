@@ -18,7 +18,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  *
  * Grid: one block per slot, and the watcher. Block: a warp per batch of the largest tile, up to
  * GATEWAY_THREADS threads. Dynamic shared memory: AES_BYTES and SHARED_HEADER bytes, and per warp
- * GATEWAY_SCRATCH and a staging buffer of 4 * v.staging_words bytes.
+ * GATEWAY_SCRATCH and a staging buffer of 4 * ipsec.staging_words bytes.
  *
  * PCIe payload bytes per packet with an ESP job: reads 9 to 256 (descriptors, 256 per batch) + 16 (job) +
  * the packet from 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) +
@@ -26,7 +26,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  * memory. With FIND_SAS and EXPECT_SA, it reads whole packets in place of jobs, and writes 8 (key, and sequence number or
  * length) besides. With CLASSIFY alone, it reads 64 of each packet and writes 8; with NUMBERS too, it reads 64 more, and writes
  * 16. Other packets: as in forward.cu without inlined headers, and 16 (job) if the tile has jobs. */
-extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct key_table v)
+extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct ipsec_tables ipsec)
 {
 	struct aes_memory *aes = (struct aes_memory *)memory;
 	struct shared *sh = (struct shared *)(aes + 1);
@@ -34,7 +34,7 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
 	uint32_t batch = warp_id();
 	struct warp_scratch *scratch = &sh->scratch[batch];
-	struct staging staging = {(uint32_t *)&sh->scratch[blockDim.x / WARP_SIZE] + batch * (uint32_t)v.staging_words, (uint32_t)v.staging_words};
+	struct staging staging = {(uint32_t *)&sh->scratch[blockDim.x / WARP_SIZE] + batch * (uint32_t)ipsec.staging_words, (uint32_t)ipsec.staging_words};
 	struct aes_tables t = aes_tables_of(aes->encrypt, aes->decrypt, aes->inverse, lane_id());
 	struct poll_hint hint = {1, 0};
 
@@ -61,11 +61,11 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 		struct tile tile = tile_of(&m, slot, seq, size);
 		int active = has_packet(&tile, batch);
 		if (size & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (size & (NUMBERS | CLASSIFY)) == (NUMBERS | CLASSIFY)) {
-			process_esp_batch(&m, &tile, &v, &staging, &t, scratch, &sh->turn, batch, poll.w, size);
+			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->turn, batch, poll.w, size);
 		} else if (size & NUMBERS) {
-			serve_batch(&m, &tile, &v, batch, poll.w);
+			serve_batch(&m, &tile, &ipsec, batch, poll.w);
 		} else if (size & CLASSIFY) {
-			classify_batch(&m, &tile, &v, scratch, batch, poll.w, (size & CLAMP_MSS) != 0);
+			classify_batch(&m, &tile, &ipsec, scratch, batch, poll.w, (size & CLAMP_MSS) != 0);
 		} else {
 			struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
 			process_batch(&m, &tile, scratch, s, batch, poll.w, tile.umem + poll.w.low, active, ACCESS_32);

@@ -29,8 +29,8 @@ struct sa_numbers {
 
 CHECK_SA_NUMBERS_LAYOUT;
 
-/* Keys, policies, SPIs and staging buffer size: the second parameter of the gateway kernel. */
-struct key_table {
+/* Tables of a gateway in device memory, and the size of staging buffers: the second parameter of the gateway kernel. */
+struct ipsec_tables {
 	const struct esp_key *keys;
 	const uint64_t *policies;   /* the address of the policies (policies.h) */
 	const uint64_t *spis;       /* index of inbound SAs: SPI_SLOTS words, SPI << 32 | key; 0 ends a search */
@@ -40,6 +40,6 @@ struct key_table {
 	uint64_t staging_words;     /* of a warp's staging buffer */
 };
 
-CHECK_KEY_TABLE_LAYOUT;
+CHECK_IPSEC_TABLES_LAYOUT;
 
 #endif

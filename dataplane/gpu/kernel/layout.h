@@ -222,14 +222,14 @@
 	static_assert(__builtin_offsetof(struct sa_numbers, last) == 8, "struct sa_numbers: last"); \
 	static_assert(sizeof(struct sa_numbers) == 16, "struct sa_numbers: size")
 
-#define CHECK_KEY_TABLE_LAYOUT \
-	static_assert(__builtin_offsetof(struct key_table, keys) == 0, "struct key_table: keys"); \
-	static_assert(__builtin_offsetof(struct key_table, policies) == 8, "struct key_table: policies"); \
-	static_assert(__builtin_offsetof(struct key_table, spis) == 16, "struct key_table: spis"); \
-	static_assert(__builtin_offsetof(struct key_table, numbers) == 24, "struct key_table: numbers"); \
-	static_assert(__builtin_offsetof(struct key_table, tunnels) == 32, "struct key_table: tunnels"); \
-	static_assert(__builtin_offsetof(struct key_table, turns) == 40, "struct key_table: turns"); \
-	static_assert(__builtin_offsetof(struct key_table, staging_words) == 48, "struct key_table: staging_words"); \
-	static_assert(sizeof(struct key_table) == 56, "struct key_table: size")
+#define CHECK_IPSEC_TABLES_LAYOUT \
+	static_assert(__builtin_offsetof(struct ipsec_tables, keys) == 0, "struct ipsec_tables: keys"); \
+	static_assert(__builtin_offsetof(struct ipsec_tables, policies) == 8, "struct ipsec_tables: policies"); \
+	static_assert(__builtin_offsetof(struct ipsec_tables, spis) == 16, "struct ipsec_tables: spis"); \
+	static_assert(__builtin_offsetof(struct ipsec_tables, numbers) == 24, "struct ipsec_tables: numbers"); \
+	static_assert(__builtin_offsetof(struct ipsec_tables, tunnels) == 32, "struct ipsec_tables: tunnels"); \
+	static_assert(__builtin_offsetof(struct ipsec_tables, turns) == 40, "struct ipsec_tables: turns"); \
+	static_assert(__builtin_offsetof(struct ipsec_tables, staging_words) == 48, "struct ipsec_tables: staging_words"); \
+	static_assert(sizeof(struct ipsec_tables) == 56, "struct ipsec_tables: size")
 
 #endif

@@ -86,16 +86,16 @@ DEVICE void pass_turn(const struct turn *turn, uint32_t *block, const struct til
 DEVICE void pass_kept_turn(uint32_t *word, uint32_t turn) { atomic_replace32(word, turn << 1 | TURN_KEPT, turn << 1); }
 
 /* The word of a tile's worker. Words are in sectors of their own. */
-DEVICE uint32_t *turn_of_worker(const struct key_table *v, uint32_t size)
+DEVICE uint32_t *turn_of_worker(const struct ipsec_tables *ipsec, uint32_t size)
 {
-	return v->turns + (size >> SIZE_WORKER_SHIFT) % SIZE_WORKERS * (SECTOR / 4);
+	return ipsec->turns + (size >> SIZE_WORKER_SHIFT) % SIZE_WORKERS * (SECTOR / 4);
 }
 
 /* Serves a request of the host about an SA, with the key index and the tunnel (bytes) of the job: number is job.high and
  * job.header, the count of numbers is the frame's address. Returns the answer, which the host reads in place of a result. */
-DEVICE uint64_t serve_request(const struct key_table *v, struct job j, struct desc_word w)
+DEVICE uint64_t serve_request(const struct ipsec_tables *ipsec, struct job j, struct desc_word w)
 {
-	struct sa_numbers *n = v->numbers + (j.key & JOB_KEY_MASK);
+	struct sa_numbers *n = ipsec->numbers + (j.key & JOB_KEY_MASK);
 	uint64_t number = (uint64_t)j.header << 32 | j.high, old = 0, last;
 	uint32_t tunnel = j.bytes;
 
@@ -107,7 +107,7 @@ DEVICE uint64_t serve_request(const struct key_table *v, struct job j, struct de
 		fence_acq_rel_gpu();
 		old = atomic_exchange64(&n->next, number - w.low + 1);
 		fence_acq_rel_gpu();
-		store64(v->tunnels + tunnel, (uint64_t)j.esp << SA_EXTENDED_SHIFT | (uint64_t)(w.high & 0xffff) << 32 | (j.key + 1));
+		store64(ipsec->tunnels + tunnel, (uint64_t)j.esp << SA_EXTENDED_SHIFT | (uint64_t)(w.high & 0xffff) << 32 | (j.key + 1));
 		break;
 	case REQUEST_EXTEND: /* up to number */
 		store64(&n->last, number);
@@ -120,8 +120,8 @@ DEVICE uint64_t serve_request(const struct key_table *v, struct job j, struct de
 			old |= NUMBERS_RETIRED;
 		break;
 	case REQUEST_RETIRE:
-		if ((uint32_t)load64(v->tunnels + tunnel) == (j.key & JOB_KEY_MASK) + 1)
-			store64(v->tunnels + tunnel, 0);
+		if ((uint32_t)load64(ipsec->tunnels + tunnel) == (j.key & JOB_KEY_MASK) + 1)
+			store64(ipsec->tunnels + tunnel, 0);
 		old = atomic_exchange64(&n->next, NUMBERS_RETIRED);
 		break;
 	}
@@ -167,22 +167,22 @@ struct numbered {
 
 /* Finds the SA of a packet, with a copy of its header. The last number is loaded before a number is taken: otherwise
  * a number beyond the loan could look valid after the host has used it and has lent more. */
-DEVICE_CALL struct numbered find_tunnel_sa(const struct key_table *v, uint32_t *header, struct desc_word w, int clamp)
+DEVICE_CALL struct numbered find_tunnel_sa(const struct ipsec_tables *ipsec, uint32_t *header, struct desc_word w, int clamp)
 {
-	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, classify(v->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
+	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
 	uint32_t at = w.low % FRAME_BYTES;
 
 	if (!n.result.len || n.result.addr >= TUNNELS)
 		return n;
-	uint64_t sa = load64(v->tunnels + n.result.addr);
+	uint64_t sa = load64(ipsec->tunnels + n.result.addr);
 	if (!sa || n.result.len > (sa >> 32 & 0xffff))
 		return n;
 	uint32_t key = (uint32_t)sa - 1;
-	const struct esp_key *k = v->keys + key;
+	const struct esp_key *k = ipsec->keys + key;
 	struct front front = front_of(k);
 	n.job.esp = (uint16_t)(ETHERNET_LEN + front.outer);
 	set_expected_length(&n.job, k, key, n.result.len, 0);
-	n.last = load64(&v->numbers[key].last);
+	n.last = load64(&ipsec->numbers[key].last);
 	if (!n.last || at < front.all || at - front.all + n.job.esp + n.job.bytes > FRAME_BYTES || load32(&k->tunnel) != n.result.addr)
 		return n;
 	n.key = key;
@@ -208,10 +208,10 @@ DEVICE void store_numbered(const struct mailbox *m, const struct tile *tile, uin
 
 /* Returns the context of a lane whose packet is to be sealed with a number of the device, and moves w to the frame to
  * transmit. JOB_DECIDED: the lane has no packet, or it is the host's, and the result is stored. */
-DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile *tile, const struct key_table *v, struct warp_scratch *scratch,
+DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
 				     uint32_t *block, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
-	struct turn turn = {turn_of_worker(v, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
+	struct turn turn = {turn_of_worker(ipsec, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
 			    batch_count(flags)};
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
@@ -221,7 +221,7 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 	fill_headers(scratch, &h);
 	__syncwarp();
 	if (mine)
-		n = find_tunnel_sa(v, scratch->headers[lane_id()], *w, (flags & CLAMP_MSS) != 0);
+		n = find_tunnel_sa(ipsec, scratch->headers[lane_id()], *w, (flags & CLAMP_MSS) != 0);
 	uint32_t left = __ballot_sync(FULL_MASK, received && n.key == NO_SA);
 	if (left && lane_id() > lowest_bit(left))
 		n.key = NO_SA;
@@ -232,7 +232,7 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 	if (state)
 		n.key = NO_SA;
 	if (n.key != NO_SA && s.place == 0)
-		first = atomic_add64(&v->numbers[n.key].next, s.count);
+		first = atomic_add64(&ipsec->numbers[n.key].next, s.count);
 	pass_turn(&turn, block, tile, batch, state | (left ? TURN_KEPT : 0));
 	uint64_t number = shuffle64(first, s.leader) + s.place;
 	int numbered = n.key != NO_SA && number <= n.last;
@@ -264,12 +264,12 @@ DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uin
 }
 
 /* Serves the requests of a batch. */
-DEVICE void serve_batch(const struct mailbox *m, const struct tile *tile, const struct key_table *v, uint32_t batch, struct desc_word w)
+DEVICE void serve_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, uint32_t batch, struct desc_word w)
 {
 	struct job j = load_job(m, tile, batch);
 
 	if (has_packet(tile, batch))
-		host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch), serve_request(v, j, w));
+		host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch), serve_request(ipsec, j, w));
 }
 
 #endif

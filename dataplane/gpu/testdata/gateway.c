@@ -9,7 +9,7 @@
 
 static uint8_t *base;
 static struct mailbox mailbox;
-static struct key_table key_table;
+static struct ipsec_tables ipsec_tables;
 static struct staging staging;
 static struct warp_scratch scratch;
 static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
@@ -49,11 +49,11 @@ static void lane(void)
 		w = (struct desc_word){f.addr, f.len | (uint32_t)f.port << 16};
 	}
 	if ((flags & (NUMBERS | CLASSIFY | HAS_JOBS)) == NUMBERS) /* as in gateway.cu */
-		serve_batch(&mailbox, &tile, &key_table, batch, w);
+		serve_batch(&mailbox, &tile, &ipsec_tables, batch, w);
 	else if (flags & CLASSIFY && !(flags & (FIND_SAS | NUMBERS)))
-		classify_batch(&mailbox, &tile, &key_table, &scratch, batch, w, (flags & CLAMP_MSS) != 0);
+		classify_batch(&mailbox, &tile, &ipsec_tables, &scratch, batch, w, (flags & CLAMP_MSS) != 0);
 	else
-		process_esp_batch(&mailbox, &tile, &key_table, &staging, &t, &scratch, &block_turn, batch, w, flags);
+		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_turn, batch, w, flags);
 	end_lane();
 }
 
@@ -68,7 +68,7 @@ static int keeps_keys(void)
 		const struct job *j = &jobs[i];
 		if ((j->flags & JOB_KIND) < JOB_SEAL)
 			continue;
-		const struct esp_key *k = &key_table.keys[j->key & JOB_KEY_MASK];
+		const struct esp_key *k = &ipsec_tables.keys[j->key & JOB_KEY_MASK];
 		for (uint32_t segment = 0; segment < k->segments; segment++)
 			if (memcmp(esp_key_segment(k, segment), zeros, SEGMENT) && memmem(staging.words, 4 * staging.size, esp_key_segment(k, segment), SEGMENT))
 				return 1;
@@ -122,8 +122,8 @@ int main(int argc, char **argv)
 	mailbox = (struct mailbox){.results = (uint32_t)s->out, .jobs = (uint32_t)s->jobs, .workers = &worker, .tables = tables_in(base)};
 	static uint64_t policies;
 	policies = (uintptr_t)(base + s->policies);
-	key_table = (struct key_table){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis),
-				       (void *)(base + s->numbers), (void *)(base + s->tunnels), (void *)(base + s->turns), staging.size};
+	ipsec_tables = (struct ipsec_tables){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis),
+					     (void *)(base + s->numbers), (void *)(base + s->tunnels), (void *)(base + s->turns), staging.size};
 	for (uint32_t size; fread(&size, sizeof size, 1, stdin) == 1; ) {
 		work_on(size);
 		if (fwrite(&size, sizeof size, 1, stdout) != 1 || fflush(stdout) != 0)
