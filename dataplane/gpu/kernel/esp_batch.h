@@ -88,20 +88,20 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 	return place_keys(s, g->lanes, c);
 }
 
-/* Confirms that a staged set's packets are of the expected SA, removes those that are not, and moves w to the frames of
+/* Matches a staged set's packets with the expected SA, removes those that are not of it, and moves w to the frames of
  * packets to seal. */
-DEVICE void confirm_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, const struct staging *s,
-			       uint32_t batch, struct staged_set *g, struct esp_lane *c, struct desc_word *w, uint32_t flags)
+DEVICE void match_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, const struct staging *s,
+			     uint32_t batch, struct staged_set *g, struct esp_lane *c, struct desc_word *w, uint32_t flags)
 {
 	struct expected e = expected_sa(*w);
 
 	if (g->lanes >> lane_id() & 1) {
-		struct confirmed found = confirm_expected(ipsec, c->job, s->words + c->at + (w->low - 2 - c->start) / 4, *w, e, place_in_batch(), (flags & CLAMP_MSS) != 0);
-		c->job = found.job;
+		struct matched r = match_expected(ipsec, c->job, s->words + c->at + (w->low - 2 - c->start) / 4, *w, e, place_in_batch(), (flags & CLAMP_MSS) != 0);
+		c->job = r.job;
 		if (job_kind(c) >= JOB_SEAL)
-			report_sa(m, tile, batch, expected_key(&e), found.word);
+			report_sa(m, tile, batch, expected_key(&e), r.word);
 		else
-			store_result(m, tile, batch, found.result);
+			store_result(m, tile, batch, r.result);
 		if (job_kind(c) == JOB_SEAL) {
 			w->low -= front_of(ipsec->keys + expected_key(&e)).all;
 			w->high = (w->high & 0xffff0000) | (c->job.esp + c->job.bytes);
@@ -124,7 +124,7 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 		load = find ? find_staged_set(m, tile, ipsec, s, batch, g, c, *w, flags) : 0;
 	}
 	if (flags & EXPECT_SA)
-		confirm_staged_set(m, tile, ipsec, s, batch, g, c, w, flags);
+		match_staged_set(m, tile, ipsec, s, batch, g, c, w, flags);
 	int mine = g->lanes >> lane_id() & 1;
 	if (mine)
 		begin_packet(ipsec->keys, s, t, c, w->low);

@@ -86,19 +86,19 @@ DEVICE_CALL struct expected_job expected_frame(const struct ipsec_tables *ipsec,
 }
 
 /* The job of a staged packet, or its result if it is not of the expected SA: job is JOB_DECIDED then. */
-struct confirmed {
+struct matched {
 	struct job job;
 	struct result result;
 	uint32_t word; /* for the host: the packet's sequence number, or its length in bytes */
 };
 
-/* Confirms a staged packet, of which header is a copy of the header. number is the packet's in its batch. */
-DEVICE_CALL struct confirmed confirm_expected(const struct ipsec_tables *ipsec, struct job j, uint32_t *header, struct desc_word w, struct expected e,
-					      uint32_t number, int clamp)
+/* Matches a staged packet with the expected SA. header is a copy of its header, number its place in the batch. */
+DEVICE_CALL struct matched match_expected(const struct ipsec_tables *ipsec, struct job j, uint32_t *header, struct desc_word w, struct expected e,
+					  uint32_t number, int clamp)
 {
 	uint32_t index = expected_key(&e);
 	const struct esp_key *k = ipsec->keys + index;
-	struct confirmed c = {{0, 0, 0, 0, 0, JOB_DECIDED}, {0, 0, RESULT_HOST}, 0};
+	struct matched c = {{0, 0, 0, 0, 0, JOB_DECIDED}, {0, 0, RESULT_HOST}, 0};
 
 	if (e.high & EXPECT_OPEN) {
 		struct found_job found = find_job(ipsec, header, w.high & 0xffff);
