@@ -49,7 +49,7 @@ func TestHeadersAreInlined(t *testing.T) {
 		if got := int(blocks[0].inlinedHeaders.Load()); got != want {
 			t.Fatalf("%d packets: %d inlined headers, want %d", n, got, want)
 		}
-		if size := uint32(blocks[0].descriptors[0] >> 32); want > 0 && (size&inlineShortHeadersFlag != 0) != short {
+		if header := uint32(blocks[0].descriptors[0] >> 32); want > 0 && (header&inlineShortHeadersFlag != 0) != short {
 			t.Fatalf("%d packets: short headers inlined: %v", n, !short)
 		}
 	}

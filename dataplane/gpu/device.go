@@ -50,7 +50,7 @@ type Device struct {
 
 const (
 	maxChunks  = 64          // of a worker
-	maxWorkers = sizeWorkers // of a device
+	maxWorkers = tileWorkers // of a device
 )
 
 // ErrNoDriver is wrapped by the error of OpenAll on a host without the CUDA driver.

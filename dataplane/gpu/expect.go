@@ -98,7 +98,7 @@ func (e *Engine) olderNumbered(sa *ipsec.SA) bool {
 	return true
 }
 
-// batchWords are the words of a warp batch's descriptors behind the size, in cache lines 1 to 3: expect.h and numbers.h say
+// batchWords are the words of a warp batch's descriptors behind the tile header, in cache lines 1 to 3: expect.h and numbers.h say
 // which.
 type batchWords struct{ low, high, most uint32 }
 

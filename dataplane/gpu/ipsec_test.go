@@ -92,10 +92,10 @@ func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, stag
 	return secured{sh.umem, e, func() {}}, sh
 }
 
-// process processes a tile of a slot, with flags of its size word.
+// process processes a tile of a slot, with flags of the tile header.
 func (s *shim) process(tile *slot, n, flags int) {
 	copy(s.slot, bytesOf(tile.descriptors))
-	s.submit(n | tile.each<<sizeBatchShift | flags)
+	s.submit(n | tile.each<<tileBatchShift | flags)
 }
 
 // agreeOnSecured runs random packets through both engines and compares their counters.

@@ -54,10 +54,10 @@ const inlinedApart = 64
 type inlineCounts struct{ headers, shortHeaders, plain, completed int }
 
 func (n *inlineCounts) count(s *slot) {
-	switch size := uint32(s.descriptors[0] >> 32); {
-	case size&inlineHeadersFlag != 0:
+	switch header := uint32(s.descriptors[0] >> 32); {
+	case header&inlineHeadersFlag != 0:
 		n.headers++
-	case size&inlineShortHeadersFlag != 0:
+	case header&inlineShortHeadersFlag != 0:
 		n.shortHeaders++
 	default:
 		n.plain++

@@ -31,14 +31,14 @@ const (
 	tagCount         = 0xffff
 )
 
-// The size word of a tile: packets (11 bits), packets of each batch but the last (5), worker (8), flags.
+// The tile header: packets (11 bits), packets of each batch but the last (5), worker (8), flags.
 // The control word has the number of awake blocks, or stop.
 const (
-	sizePackets      = 1 << 11
-	sizeBatchShift   = 11
-	sizeBatchPackets = 1 << 5
-	sizeWorkerShift  = 16
-	sizeWorkers      = 1 << 8
+	tilePackets      = 1 << 11
+	tileBatchShift   = 11
+	tileBatchPackets = 1 << 5
+	tileWorkerShift  = 16
+	tileWorkers      = 1 << 8
 
 	inlineHeadersFlag      = 1 << 30
 	hasJobsFlag            = 1 << 29
@@ -161,21 +161,21 @@ func (m *mailbox) restBlocks(n uint32, p *slotPool) {
 }
 
 // post passes a tile of a worker to the slot's block, with a number of packets per warp batch. It inlines
-// the headers from umem, unless umem is nil. flags are part of the size word.
+// the headers from umem, unless umem is nil. flags are part of the tile header.
 func (s *slot) post(frames []batch.Frame, each int, worker uint32, umem []byte, flags uint32) {
-	size := sizeWord(frames, each, worker, flags)
+	header := tileHeader(frames, each, worker, flags)
 	s.write(frames, each)
 	if umem != nil {
 		if inline := s.inlineHeaders(frames, umem); inline != 0 {
 			s.inlined = len(frames)
-			size |= inline
+			header |= inline
 		}
 	}
-	s.ringDoorbell(size)
+	s.ringDoorbell(header)
 }
 
-func sizeWord(frames []batch.Frame, each int, worker, flags uint32) uint32 {
-	return uint32(len(frames)) | uint32(each)<<sizeBatchShift | worker<<sizeWorkerShift | flags
+func tileHeader(frames []batch.Frame, each int, worker, flags uint32) uint32 {
+	return uint32(len(frames)) | uint32(each)<<tileBatchShift | worker<<tileWorkerShift | flags
 }
 
 // write writes the descriptors of a tile, with a number of packets per warp batch.
@@ -198,21 +198,21 @@ func (s *slot) postWith(frames []batch.Frame, each int, worker uint32, flags uin
 	s.write(frames, each)
 	var lines [maxBatches * batchBytes / 8 / cacheLineWords]uint64
 	s.begin()
-	seq, size := uint64(s.seq), sizeWord(frames, each, worker, flags)
+	seq, header := uint64(s.seq), tileHeader(frames, each, worker, flags)
 	for b := range s.batches {
 		w := words(b * each)
-		for i, word := range [...]uint32{size, w.low, w.high, w.most} {
+		for i, word := range [...]uint32{header, w.low, w.high, w.most} {
 			lines[4*b+i] = seq | uint64(word)<<32
 		}
 	}
 	ordered.StoreLines(unsafe.Slice((*[cacheLineWords]uint64)(unsafe.Pointer(&s.descriptors[0])), 4*s.batches), lines[:4*s.batches])
 }
 
-// ringDoorbell stores the sequence number and the size in each descriptor cache line, after the frames. The
+// ringDoorbell stores the sequence number and the tile header in each descriptor cache line, after the frames. The
 // block polls the first cache line, which is stored last.
-func (s *slot) ringDoorbell(size uint32) {
+func (s *slot) ringDoorbell(header uint32) {
 	s.begin()
-	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.seq)|uint64(size)<<32)
+	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.seq)|uint64(header)<<32)
 }
 
 // begin begins the next tile.

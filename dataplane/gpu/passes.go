@@ -95,7 +95,7 @@ func (e *Engine) begin(f *flight) {
 	e.advance()
 }
 
-// firstPassFlags returns the flags of the next chunk's size words in its first pass, 0 if it has none.
+// firstPassFlags returns the flags of the next chunk's tile headers in its first pass, 0 if it has none.
 func (e *Engine) firstPassFlags() (flags uint32) {
 	if e.finding.next() && e.esp.Finds() {
 		flags |= findSAsFlag

@@ -46,13 +46,13 @@ func runBlocks(m *mailbox, umem []byte) (blocks []*block, ended *sync.WaitGroup)
 
 func (b *block) run() {
 	for ; ; b.seq++ {
-		size := b.await()
-		if size == stop {
+		header := b.await()
+		if header == stop {
 			return
 		}
 		b.chunks.Add(1)
 		b.inlinedHeaders.Store(0)
-		as, n, each := size&(inlineHeadersFlag|inlineShortHeadersFlag), size%sizePackets, size>>sizeBatchShift%sizeBatchPackets
+		as, n, each := header&(inlineHeadersFlag|inlineShortHeadersFlag), header%tilePackets, header>>tileBatchShift%tileBatchPackets
 		for i := range n {
 			group, rest := i/each, i%each
 			lane := rest/cacheLineFrames*cacheLineWords + 1 + rest%cacheLineFrames
@@ -95,8 +95,8 @@ func (b *block) reply(a *completion, n uint64) {
 	atomic.StoreUint64(&a[2], tag|uint64(replyLen(int(n)))<<16|0xcccccccc<<32)
 }
 
-// await returns the size word of the next tile, or stop.
-func (b *block) await() (size uint32) {
+// await returns the tile header of the next tile, or stop.
+func (b *block) await() (header uint32) {
 	for {
 		if atomic.LoadUint32(b.control) == stop {
 			return stop

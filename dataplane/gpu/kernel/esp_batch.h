@@ -189,7 +189,7 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
 
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
  * many at a time as the staging buffer holds. Each is written back once, after its lookup. flags are those of the
- * size word: with FIND_SAS, EXPECT_SA, and NUMBERS without HAS_JOBS, the device makes the jobs. */
+ * tile header: with FIND_SAS, EXPECT_SA, and NUMBERS without HAS_JOBS, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
 			      uint32_t *block_turn, uint32_t batch, struct desc_word w, uint32_t flags)

@@ -1,7 +1,7 @@
 /* Packets of an expected SA, for tiles with EXPECT_SA: the host expects all packets of the tile to be of one SA, and has
  * read none of them. Outbound, it has reserved a sequence number for each. The device seals or opens the packets that
  * are of that SA in one pass; all others are the host's, after they were classified (classify.h). The descriptors of a
- * warp batch name the SA, in the words that have the size otherwise:
+ * warp batch name the SA, in the words that have the tile header otherwise:
  *
  *	cache line 1  the sequence number of the batch's first packet, lower half
  *	cache line 2  bits 0 to 15: bits 32 to 47 of that number; from bit EXPECT_KEY_SHIFT on: the index of the keys;

@@ -33,15 +33,15 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 	}
 	for (uint32_t seq = host_load32((const uint32_t *)(slot + FIRST_SEQ));; seq++) {
 		struct poll_result poll = wait_for_tile(&m, sh, slot, seq, hint);
-		uint32_t size = sh->size[seq % 2];
-		if (size == STOP)
+		uint32_t header = sh->tile_header[seq % 2];
+		if (header == STOP)
 			return;
-		hint = poll_hint_of(size);
+		hint = poll_hint_of(header);
 		if (poll.completed || batch >= hint.batches)
 			continue;
 		while (!poll.ready && !read_batch(descriptors, batch, seq, &poll.w))
 			;
-		struct tile tile = tile_of(&m, slot, seq, size);
+		struct tile tile = tile_of(&m, slot, seq, header);
 		int active = has_packet(&tile, batch);
 		struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
 		process_batch(&m, &tile, scratch, s, batch, poll.w, tile.umem + poll.w.low, active, ACCESS_128);

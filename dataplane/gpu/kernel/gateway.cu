@@ -50,22 +50,22 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	__syncthreads();
 	for (uint32_t seq = host_load32((const uint32_t *)(slot + FIRST_SEQ));; seq++) {
 		struct poll_result poll = wait_for_tile(&m, sh, slot, seq, hint);
-		uint32_t size = sh->size[seq % 2];
-		if (size == STOP)
+		uint32_t header = sh->tile_header[seq % 2];
+		if (header == STOP)
 			return;
-		hint = poll_hint_of(size);
+		hint = poll_hint_of(header);
 		if (poll.completed || batch >= hint.batches)
 			continue;
 		while (!poll.ready && !read_batch(descriptors, batch, seq, &poll.w))
 			;
-		struct tile tile = tile_of(&m, slot, seq, size);
+		struct tile tile = tile_of(&m, slot, seq, header);
 		int active = has_packet(&tile, batch);
-		if (size & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (size & (NUMBERS | CLASSIFY)) == (NUMBERS | CLASSIFY)) {
-			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->turn, batch, poll.w, size);
-		} else if (size & NUMBERS) {
+		if (header & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (header & (NUMBERS | CLASSIFY)) == (NUMBERS | CLASSIFY)) {
+			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->turn, batch, poll.w, header);
+		} else if (header & NUMBERS) {
 			serve_batch(&m, &tile, &ipsec, batch, poll.w);
-		} else if (size & CLASSIFY) {
-			classify_batch(&m, &tile, &ipsec, scratch, batch, poll.w, (size & CLAMP_MSS) != 0);
+		} else if (header & CLASSIFY) {
+			classify_batch(&m, &tile, &ipsec, scratch, batch, poll.w, (header & CLAMP_MSS) != 0);
 		} else {
 			struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
 			process_batch(&m, &tile, scratch, s, batch, poll.w, tile.umem + poll.w.low, active, ACCESS_32);

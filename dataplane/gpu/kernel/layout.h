@@ -80,11 +80,11 @@
 #define DESC_LINE_FRAMES 7
 #define BATCH_FRAMES 28 /* of a warp batch */
 #define FIRST_SEQ 64 /* offset in a slot */
-#define SIZE_PACKETS 2048 /* fields of a size word: the packets are its remainder by this number, */
-#define SIZE_BATCH_SHIFT 11 /* packets of each batch but the last, */
-#define SIZE_BATCH_PACKETS 32
-#define SIZE_WORKER_SHIFT 16 /* worker, */
-#define SIZE_WORKERS 256
+#define TILE_PACKETS 2048 /* fields of a tile header: the packets are its remainder by this number, */
+#define TILE_BATCH_SHIFT 11 /* packets of each batch but the last, */
+#define TILE_BATCH_PACKETS 32
+#define TILE_WORKER_SHIFT 16 /* worker, */
+#define TILE_WORKERS 256
 #define INLINE_HEADERS 0x40000000u /* flags: headers are inlined, */
 #define INLINE_SHORT_HEADERS 0x10000000u /* short headers are inlined, */
 #define HAS_JOBS 0x20000000u /* packets have ESP jobs (job.h) */

@@ -14,18 +14,18 @@
  *	completions              inline completions of these packets
  *
  * The doorbell is part of the descriptors. A descriptor cache line is 64 bytes: the tile's sequence
- * number and size word, then seven struct frame. It is read in one request, so if it has the expected
+ * number and tile header, then seven struct frame. It is read in one request, so if it has the expected
  * sequence number its frames are valid. Four of them make a warp batch of up to 28 packets, which a warp
  * reads at once, 64 bits per lane:
  *
- *	lane   0          1 ... 7        8          9 ... 15       16 ...
- *	       seq, size  7 frames       seq, size  7 frames       ...
+ *	lane   0            1 ... 7        8            9 ... 15       16 ...
+ *	       seq, header  7 frames       seq, header  7 frames       ...
  *
- * A size word has the number of packets, the packets of each batch but the last, the worker's number,
+ * A tile header has the number of packets, the packets of each batch but the last, the worker's number,
  * and flags. With EXPECT_SA and NUMBERS, only the first cache line of a batch has it; expect.h and numbers.h have the words of the others.
  *
  * Low-latency path: if the worker has no other chunk in flight and this one is small, the host copies the packets' headers beside the
- * descriptors (INLINE_HEADERS in the size word), which saves a PCIe round trip. A header is a
+ * descriptors (INLINE_HEADERS in the tile header), which saves a PCIe round trip. A header is a
  * cache line: the 64 bytes from 2 before the frame on (packet.h). If all packets are IPv4 without
  * options, 32 bytes suffice (INLINE_SHORT_HEADERS): from the last two bytes of the link addresses
  * on. The first two bytes are a tag of the tile. If a tag does not match, the warp falls back to
@@ -77,16 +77,16 @@ struct tile {
 	uint32_t batch_packets; /* of each batch but the last */
 };
 
-DEVICE struct tile tile_of(const struct mailbox *m, uint8_t *slot, uint32_t seq, uint32_t size)
+DEVICE struct tile tile_of(const struct mailbox *m, uint8_t *slot, uint32_t seq, uint32_t header)
 {
-	const struct worker_memory *w = m->workers + (size >> SIZE_WORKER_SHIFT) % SIZE_WORKERS;
-	return (struct tile){slot, w->umem, (uint32_t)w->bytes, seq, size % SIZE_PACKETS, (size >> SIZE_BATCH_SHIFT) % SIZE_BATCH_PACKETS};
+	const struct worker_memory *w = m->workers + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS;
+	return (struct tile){slot, w->umem, (uint32_t)w->bytes, seq, header % TILE_PACKETS, (header >> TILE_BATCH_SHIFT) % TILE_BATCH_PACKETS};
 }
 
-DEVICE uint32_t batch_count(uint32_t size)
+DEVICE uint32_t batch_count(uint32_t header)
 {
-	uint32_t each = (size >> SIZE_BATCH_SHIFT) % SIZE_BATCH_PACKETS;
-	return (size % SIZE_PACKETS + each - 1) / each;
+	uint32_t each = (header >> TILE_BATCH_SHIFT) % TILE_BATCH_PACKETS;
+	return (header % TILE_PACKETS + each - 1) / each;
 }
 
 #endif

@@ -12,7 +12,7 @@
  * numbers for them. So a receiver's window need not bridge what the host does later. (If an SA has no numbers left, its
  * packets alone are the host's; it gives the device more in time, for which REPORT_LOW asks.)
  *
- * The descriptors of a warp batch have, in the words that have the size otherwise:
+ * The descriptors of a warp batch have, in the words that have the tile header otherwise:
  *
  *	cache line 1  the turn of the tile's first batch
  *	cache line 2  nonzero: the tile is the first of its chunk, and waits until an older chunk has passed on a turn that it kept
@@ -86,9 +86,9 @@ DEVICE void pass_turn(const struct turn *turn, uint32_t *block, const struct til
 DEVICE void pass_kept_turn(uint32_t *word, uint32_t turn) { atomic_replace32(word, turn << 1 | TURN_KEPT, turn << 1); }
 
 /* The word of a tile's worker. Words are in sectors of their own. */
-DEVICE uint32_t *turn_of_worker(const struct ipsec_tables *ipsec, uint32_t size)
+DEVICE uint32_t *turn_of_worker(const struct ipsec_tables *ipsec, uint32_t header)
 {
-	return ipsec->turns + (size >> SIZE_WORKER_SHIFT) % SIZE_WORKERS * (SECTOR / 4);
+	return ipsec->turns + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS * (SECTOR / 4);
 }
 
 /* Serves a request of the host about an SA, with the key index and the tunnel (bytes) of the job: number is job.high and

@@ -5,9 +5,9 @@
 #include "lowlatency.h"
 
 struct shared {
-	/* Size word of the tile that warp 0 found, by the parity of seq: the previous word stays
+	/* Header of the tile that warp 0 found, by the parity of seq: the previous one stays
 	 * valid until all warps have read the next one. */
-	uint32_t size[2];
+	uint32_t tile_header[2];
 	uint32_t turn; /* of the batches of a tile (numbers.h) */
 	uint32_t unused;
 	struct warp_scratch scratch[]; /* by warp */
@@ -39,7 +39,7 @@ struct poll_hint {
 	uint32_t batches, headers;
 };
 
-DEVICE struct poll_hint poll_hint_of(uint32_t size) { return (struct poll_hint){batch_count(size), size & (INLINE_HEADERS | INLINE_SHORT_HEADERS)}; }
+DEVICE struct poll_hint poll_hint_of(uint32_t tile_header) { return (struct poll_hint){batch_count(tile_header), tile_header & (INLINE_HEADERS | INLINE_SHORT_HEADERS)}; }
 
 /* Poll result of one warp. */
 struct poll_result {
@@ -79,13 +79,13 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot
 	poll->w.high = (uint32_t)(v >> 32);
 	if (!__all_sync(FULL_MASK, __shfl_sync(FULL_MASK, poll->w.low, lane_id() & ~(DESC_LINE_LANES - 1)) == seq))
 		return;
-	uint32_t size = __shfl_sync(FULL_MASK, poll->w.high, 0);
+	uint32_t tile_header = __shfl_sync(FULL_MASK, poll->w.high, 0);
 	poll->ready = 1;
 	if (batch == 0 && lane_id() == 0)
-		sh->size[seq % 2] = size;
-	if (!headers || !(size & headers))
+		sh->tile_header[seq % 2] = tile_header;
+	if (!headers || !(tile_header & headers))
 		return;
-	struct tile tile = tile_of(m, slot, seq, size);
+	struct tile tile = tile_of(m, slot, seq, tile_header);
 	if (inline_headers_match(&h, headers, seq, has_packet(&tile, batch))) {
 		fill_hot_entries(&sh->scratch[batch], &p);
 		fill_inline_headers(&sh->scratch[batch], &h, headers);
@@ -113,7 +113,7 @@ DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot,
 	}
 }
 
-/* Waits for tile seq, or for the end of the kernel, which has the size word STOP. All warps poll at
+/* Waits for tile seq, or for the end of the kernel, which has the tile header STOP. All warps poll at
  * the same time, so that no warp starts a poll later than the others. */
 DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *sh, uint8_t *slot,
 					uint32_t seq, struct poll_hint hint)
@@ -126,7 +126,7 @@ DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *
 		int asleep = blockIdx.x >= words.awake, busy = polls < BUSY_POLLS;
 		if (words.awake == STOP) {
 			if (threadIdx.x == 0)
-				sh->size[seq % 2] = STOP;
+				sh->tile_header[seq % 2] = STOP;
 			poll.ready = 1;
 		} else if (asleep) {
 			words = poll_words(m);

@@ -17,7 +17,7 @@ struct warp_scratch {
 	uint32_t rewritten[WARP_SIZE][REWRITTEN_WORDS + 1]; /* padded rows, as above */
 };
 
-/* A lane's 8 bytes of the descriptors: a frame, or sequence number and size in the first lane of
+/* A lane's 8 bytes of the descriptors: a frame, or sequence number and tile header in the first lane of
  * each cache line. */
 struct desc_word {
 	uint32_t low, high;

@@ -42,7 +42,7 @@ static void lane(void)
 	const struct frame *in = (const void *)(base + s->in);
 	struct aes_tables t = aes_tables_of(encrypt, decrypt, inverse, running);
 	uint64_t word = ((const uint64_t *)(base + s->slot))[batch * WARP_SIZE + running];
-	struct desc_word w = {(uint32_t)word, (uint32_t)(word >> 32)}; /* sequence number and size, or what is in its place */
+	struct desc_word w = {(uint32_t)word, (uint32_t)(word >> 32)}; /* sequence number and tile header, or another word */
 
 	if (has_packet(&tile, batch)) {
 		struct frame f = in[packet_index(&tile, batch)];
@@ -76,14 +76,14 @@ static int keeps_keys(void)
 	return 0;
 }
 
-/* Runs a tile of a size, as in a size word. */
-static void work_on(uint32_t size)
+/* Runs a tile with a header. */
+static void work_on(uint32_t header)
 {
 	static uint32_t seq;
 
-	tile = tile_of(&mailbox, base, ++seq, size);
-	flags = size;
-	for (batch = 0; batch < batch_count(size); batch++) {
+	tile = tile_of(&mailbox, base, ++seq, header);
+	flags = header;
+	for (batch = 0; batch < batch_count(header); batch++) {
 		memset(staging.words, 0xa5, 4 * staging.size);
 		run_lanes(lane);
 		if (!(flags & (FIND_SAS | CLASSIFY | EXPECT_SA | NUMBERS)) && keeps_keys()) {
@@ -124,9 +124,9 @@ int main(int argc, char **argv)
 	policies = (uintptr_t)(base + s->policies);
 	ipsec_tables = (struct ipsec_tables){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis),
 					     (void *)(base + s->numbers), (void *)(base + s->tunnels), (void *)(base + s->turns), staging.size};
-	for (uint32_t size; fread(&size, sizeof size, 1, stdin) == 1; ) {
-		work_on(size);
-		if (fwrite(&size, sizeof size, 1, stdout) != 1 || fflush(stdout) != 0)
+	for (uint32_t header; fread(&header, sizeof header, 1, stdin) == 1; ) {
+		work_on(header);
+		if (fwrite(&header, sizeof header, 1, stdout) != 1 || fflush(stdout) != 0)
 			return 1;
 	}
 	return 0;

@@ -1,5 +1,5 @@
 /* lowlatency: one emulated warp that processes the batches of a tile with inlined headers as a
- * block of the resident kernel does. The size word in the slot says which headers are inlined. */
+ * block of the resident kernel does. The tile header in the slot says which headers are inlined. */
 #define HOT_ENTRIES 64 /* as forward.cu */
 #include "shim.h"
 
@@ -20,8 +20,8 @@ static void lane(void)
 		fprintf(stderr, "lowlatency: batch %u is not of tile %u\n", batch, seq);
 		exit(1);
 	}
-	uint32_t size = __shfl_sync(FULL_MASK, w.high, 0), format = size & (INLINE_HEADERS | INLINE_SHORT_HEADERS), completed = 0;
-	struct tile tile = tile_of(&mailbox, slot, seq, size);
+	uint32_t header = __shfl_sync(FULL_MASK, w.high, 0), format = header & (INLINE_HEADERS | INLINE_SHORT_HEADERS), completed = 0;
+	struct tile tile = tile_of(&mailbox, slot, seq, header);
 	int active = has_packet(&tile, batch);
 	if (format) {
 		struct prefetch p = prefetch_tables(&mailbox.tables, load32(mailbox.tables.generation));
