@@ -12,8 +12,8 @@ import (
 // for each packet, by its place in the chunk.
 func (r *passesRig) submitUnread(k int, result func(i int, f batch.Frame) batch.Result) *flight {
 	f := r.submitWith(k, findMode{fixed: true}, findMode{on: true, fixed: true})
-	if f.pass != firstPass || f.unread != classifyFlag {
-		r.Fatalf("chunk %d has pass %d with flags %#x", k, f.pass, f.unread)
+	if f.pass != firstPass || f.passFlags != classifyFlag {
+		r.Fatalf("chunk %d has pass %d with flags %#x", k, f.pass, f.passFlags)
 	}
 	for t := range f.tiles {
 		s := &r.e.mailbox.slots[f.slots[t]]

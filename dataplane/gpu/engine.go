@@ -63,7 +63,7 @@ type flight struct {
 	chunk     *batch.Chunk
 	placement Placement
 	pass      pass
-	unread    uint32           // flags of its first pass
+	passFlags uint32           // of the tile headers of its first pass
 	expected  esp.Expected     // the SA that it was posted for
 	turn      uint32           // behind it, if the device numbers its packets
 	revoked   uint32           // lender.revoked when it was posted
@@ -201,7 +201,7 @@ func (e *Engine) post(f *flight) {
 		for i := range in {
 			s.jobs[i].set(&f.jobs[first+i])
 		}
-		if k == 0 && f.unread&numbersFlag != 0 {
+		if k == 0 && f.passFlags&numbersFlag != 0 {
 			s.postWith(in, e.tiling.each(len(in)), e.number, hasJobsFlag|numbersFlag, func(int) batchWords { return batchWords{low: f.turn} })
 			continue
 		}

@@ -91,7 +91,7 @@ func (e *Engine) settle(sa *ipsec.SA) bool {
 func (e *Engine) olderNumbered(sa *ipsec.SA) bool {
 	for i := range e.inFlight[:len(e.inFlight)-1] {
 		f := &e.inFlight[i]
-		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && (f.expected.SA != sa || sa == nil && f.unread&numbersFlag == 0) {
+		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && (f.expected.SA != sa || sa == nil && f.passFlags&numbersFlag == 0) {
 			return false
 		}
 	}
@@ -125,9 +125,9 @@ func wordsOf(x *esp.Expected, packet int) (w batchWords) {
 
 // postExpected posts a chunk for its expected SA.
 func (e *Engine) postExpected(f *flight) {
-	f.unread = expectFlag
+	f.passFlags = expectFlag
 	if e.esp.Clamps() {
-		f.unread |= clampMSSFlag
+		f.passFlags |= clampMSSFlag
 	}
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
@@ -135,7 +135,7 @@ func (e *Engine) postExpected(f *flight) {
 	for k := range f.tiles {
 		first := f.tileStart(k)
 		in := f.chunk.In[first:f.tileStart(k+1)]
-		e.mailbox.slots[f.slots[k]].postWith(in, e.tiling.each(len(in)), e.number, f.unread, func(at int) batchWords {
+		e.mailbox.slots[f.slots[k]].postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(at int) batchWords {
 			return wordsOf(&f.expected, first+at)
 		})
 	}

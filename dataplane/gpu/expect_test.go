@@ -29,7 +29,7 @@ func agreeOnExpected(t *testing.T, maker securedMaker, rounds int) {
 		expected := false
 		posted := e.posted
 		wrapped := func(f *flight) {
-			expected = expected || f.unread&expectFlag != 0
+			expected = expected || f.passFlags&expectFlag != 0
 			if posted != nil {
 				posted(f)
 			}
@@ -132,8 +132,8 @@ func none(int) bool { return false }
 func TestPacketsOfTheExpectedSAHaveOnePass(t *testing.T) {
 	r := newPassesRig(t, 4, 2)
 	for k := range r.chunks {
-		if f := r.submitExpected(k); f.pass != firstPass || f.unread != expectFlag || f.expected.First != uint64(k*16+1) || r.sa.Sequence() != uint64(k*16+16) {
-			t.Fatalf("chunk %d: pass %d, flags %#x, number %d, reserved up to %d", k, f.pass, f.unread, f.expected.First, r.sa.Sequence())
+		if f := r.submitExpected(k); f.pass != firstPass || f.passFlags != expectFlag || f.expected.First != uint64(k*16+1) || r.sa.Sequence() != uint64(k*16+16) {
+			t.Fatalf("chunk %d: pass %d, flags %#x, number %d, reserved up to %d", k, f.pass, f.passFlags, f.expected.First, r.sa.Sequence())
 		}
 	}
 	for i := range r.e.inFlight {

@@ -35,7 +35,7 @@ func admitted(r batch.Result) bool {
 // takeFound finishes the packets of a chunk that the device has opened in its first pass, in order. It returns the number of
 // the packets that are the host's, and of these the ones that the device has classified.
 func (e *Engine) takeFound(f *flight) (rest, classified int) {
-	others, finds := 0, f.unread&(findSAsFlag|expectFlag) != 0
+	others, finds := 0, f.passFlags&(findSAsFlag|expectFlag) != 0
 	for k := range f.tiles {
 		for _, r := range e.foundPackets(f, k).results {
 			switch {

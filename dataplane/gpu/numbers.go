@@ -82,9 +82,9 @@ func (e *Engine) numbers() bool {
 
 // postNumbered posts a chunk for the device to number.
 func (e *Engine) postNumbered(f *flight) {
-	f.unread = numbersFlag | classifyFlag
+	f.passFlags = numbersFlag | classifyFlag
 	if e.esp.Clamps() {
-		f.unread |= clampMSSFlag
+		f.passFlags |= clampMSSFlag
 	}
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
@@ -95,7 +95,7 @@ func (e *Engine) postNumbered(f *flight) {
 		}
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		s := &e.mailbox.slots[f.slots[k]]
-		s.postWith(in, e.tiling.each(len(in)), e.number, f.unread, func(int) batchWords { return w })
+		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
 		e.numbering.turn += uint32(s.batches)
 	}
 	f.turn, f.revoked = e.numbering.turn, e.lender.revoked.Load()

@@ -86,7 +86,7 @@ func (e *Engine) begin(f *flight) {
 		f.pass = firstPass
 		e.postNumbered(f)
 	default:
-		if f.unread = e.firstPassFlags(); f.unread != 0 {
+		if f.passFlags = e.firstPassFlags(); f.passFlags != 0 {
 			f.pass = firstPass
 			e.postUnread(f)
 		}
@@ -113,10 +113,10 @@ func (e *Engine) firstPassFlags() (flags uint32) {
 func (e *Engine) postUnread(f *flight) {
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
-	e.setReceiving(f, f.unread&findSAsFlag != 0)
+	e.setReceiving(f, f.passFlags&findSAsFlag != 0)
 	for k := range f.tiles {
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
-		e.mailbox.slots[f.slots[k]].post(in, e.tiling.each(len(in)), e.number, nil, f.unread)
+		e.mailbox.slots[f.slots[k]].post(in, e.tiling.each(len(in)), e.number, nil, f.passFlags)
 	}
 	if e.posted != nil {
 		e.posted(f)
@@ -159,17 +159,17 @@ func (e *Engine) postJobs(f *flight) {
 	if first {
 		var protected int
 		switch {
-		case f.unread&numbersFlag != 0:
+		case f.passFlags&numbersFlag != 0:
 			rest, protected = e.takeNumbered(f)
 		case f.expected.SA != nil && f.expected.SA.Direction() == ipsec.Out:
 			rest = e.takeExpected(f)
 		default:
 			rest, protected = e.takeFound(f)
 		}
-		if f.unread&findSAsFlag != 0 {
+		if f.passFlags&findSAsFlag != 0 {
 			found = e.esp.Received()
 		}
-		if f.unread&classifyFlag != 0 {
+		if f.passFlags&classifyFlag != 0 {
 			classified = protected
 		}
 		f.finished = 0
@@ -182,7 +182,7 @@ func (e *Engine) postJobs(f *flight) {
 		f.pass = lastPass
 		e.esp.Rest(c.In[:c.N], c.Out[:c.N], f.jobs, e.ipsec.keys)
 		e.checker.markAll(c, f.jobs)
-		if f.unread&numbersFlag != 0 {
+		if f.passFlags&numbersFlag != 0 {
 			e.lend(f)
 		}
 	default:
@@ -198,7 +198,7 @@ func (e *Engine) postJobs(f *flight) {
 	}
 	e.expected.observe(sa, packets, c.N)
 	if left := -1; e.lender != nil {
-		if f.unread&numbersFlag != 0 {
+		if f.passFlags&numbersFlag != 0 {
 			left = rest
 		}
 		e.numbering.observe(c.N, aead+hmac-e.esp.Received(), packets, left)
@@ -222,7 +222,7 @@ func (e *Engine) postJobs(f *flight) {
 // does not count as the device's time.
 func (e *Engine) restartAge(f *flight) {
 	f.posted = batch.Clock()
-	if f.unread&numbersFlag == 0 {
+	if f.passFlags&numbersFlag == 0 {
 		return
 	}
 	for i := len(e.inFlight) - 1; &e.inFlight[i] != f; i-- {
