@@ -8,7 +8,7 @@ import (
 
 const (
 	controlInterval = 10 * time.Millisecond // between two looks of the controller at a running kernel
-	restingBlocks   = 4                     // awake blocks of an idle kernel, at least
+	minAwakeBlocks  = 4                     // of a running kernel
 
 	// Blocks that were needed within this many intervals stay awake, and a few more.
 	restIntervals = 16
@@ -61,7 +61,7 @@ func (c *controller) run() {
 			ticker.Reset(controlInterval)
 		case <-ticker.C:
 			c.look(time.Now())
-			if c.k.resting() {
+			if c.k.fullyParked() {
 				ticker.Stop()
 			}
 		}
@@ -87,7 +87,7 @@ func (c *controller) look(now time.Time) {
 	if err := c.k.check(); err != nil {
 		c.k.d.state.fail(err)
 	}
-	c.k.mailbox.restBlocks(uint32(min(c.k.pool.slots, max(restingBlocks, c.recent+spareBlocks))), c.k.pool)
+	c.k.mailbox.restBlocks(uint32(min(c.k.pool.slots, max(minAwakeBlocks, c.recent+spareBlocks))), c.k.pool)
 	if c.after > 0 && now.Sub(c.used) >= c.after {
 		parked, err := c.k.park(parkTimeout)
 		if err == nil && parked {

@@ -48,7 +48,7 @@ func TestWorkersAreSpreadRoundRobin(t *testing.T) {
 			t.Errorf("%d workers are spread as %v, want %v", i+1, got, want)
 		}
 	}
-	for i, want := range []State{{Number: 0, Blocks: 38, Awake: restingBlocks, Wakes: 3, Workers: 3}, {Number: 1, Blocks: 38, Awake: restingBlocks, Wakes: 2, Workers: 2}} {
+	for i, want := range []State{{Number: 0, Blocks: 38, Awake: minAwakeBlocks, Wakes: 3, Workers: 3}, {Number: 1, Blocks: 38, Awake: minAwakeBlocks, Wakes: 2, Workers: 2}} {
 		d := s.All[i]
 		want.Info, want.Sharing, want.Multiprocessors, want.Shape = d.info, d.sharing, 10, d.shape
 		if got := s.States()[i]; got != want {
@@ -192,7 +192,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 			!slices.Equal(onDevice[uint64](at[fib.Adjacencies].at, len(w.Adjacencies)), w.Adjacencies) ||
 			!slices.Equal(onDevice[uint64](at[fib.Ports].at, len(w.Ports)), w.Ports) ||
 			!slices.Equal(onDevice[uint32](at[fib.Ingress].at, len(w.Ingress)), w.Ingress) {
-			t.Errorf("GPU %d: the arrays differ from the base's", d.number)
+			t.Errorf("GPU %d: the arrays differ from the FIB's", d.number)
 		}
 		for i, view := range []func(func([]uint32) error) error{base.IPv4.View, base.IPv6.View} {
 			_ = view(func(words []uint32) error {
@@ -201,7 +201,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 				im := &d.tables.images[i]
 				root := onDevice[cuda.DevicePtr](im.root, 1)[0]
 				if root != im.buffers[im.active].at || !bytes.Equal(bytesOf(onDevice[uint32](root, len(words))), bytesOf(words)) {
-					t.Errorf("GPU %d: the %s table differs from the base's", d.number, im.family)
+					t.Errorf("GPU %d: the %s table differs from the FIB's", d.number, im.family)
 				}
 				return nil
 			})

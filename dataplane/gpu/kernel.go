@@ -144,7 +144,7 @@ func (k *kernel) wake() error {
 	if err := k.restore(); err != nil {
 		return err
 	}
-	awake := min(k.pool.slots, restingBlocks)
+	awake := min(k.pool.slots, minAwakeBlocks)
 	k.mailbox.prepare(awake)
 	if err := k.d.ctx.Do(func() error {
 		if err := k.stream.Fill32(k.awake.Ptr(), uint32(awake), 1); err != nil {

@@ -253,7 +253,7 @@ func TestBlocksRestWithoutLoad(t *testing.T) {
 	}
 	r.setHang(false)
 	await(e, c)
-	for start := time.Now(); r.State().Awake > restingBlocks+spareBlocks; time.Sleep(time.Millisecond) {
+	for start := time.Now(); r.State().Awake > minAwakeBlocks+spareBlocks; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatalf("%d blocks stay awake", r.State().Awake)
 		}
@@ -314,7 +314,7 @@ func TestControllerLooksAtLateEngines(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.kernel.mailbox.wakeBlocks(uint32(d.kernel.pool.slots))
-	for start := time.Now(); d.State().Awake > restingBlocks+spareBlocks; time.Sleep(time.Millisecond) {
+	for start := time.Now(); d.State().Awake > minAwakeBlocks+spareBlocks; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatalf("%d blocks stay awake", d.State().Awake)
 		}

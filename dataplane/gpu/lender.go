@@ -35,14 +35,14 @@ type lender struct {
 	next   int // in order, to review
 
 	// How the loans are used; see weigh.
-	since    time.Duration
-	taken    int
-	numbered atomic.Int64
-	paused   atomic.Int64  // no loans until then, by batch.Clock
-	revoked  atomic.Uint32 // how often all numbers were given up
-	lostAt   time.Duration // when the device was lost last, and the pause after it
-	pause    time.Duration
-	shortest time.Duration // such pause
+	since       time.Duration
+	taken       int
+	numbered    atomic.Int64
+	pausedUntil atomic.Int64  // no loans before, by batch.Clock
+	revoked     atomic.Uint32 // how often all numbers were given up
+	lostAt      time.Duration // when the device was lost last, and the pause after it
+	pause       time.Duration
+	shortest    time.Duration // such pause
 
 	reviewed time.Duration
 	due      atomic.Int64 // of the next review
@@ -94,8 +94,8 @@ func (l *lender) usable() bool {
 	return !l.lost
 }
 
-// resting reports whether there are no loans for a while.
-func (l *lender) resting() bool { return batch.Clock() < time.Duration(l.paused.Load()) }
+// paused reports whether there are no loans for a while.
+func (l *lender) paused() bool { return batch.Clock() < time.Duration(l.pausedUntil.Load()) }
 
 // start permits loans: the kernel runs.
 func (l *lender) start() {
@@ -194,7 +194,7 @@ func (l *lender) revoke() {
 	} else {
 		l.pause, l.lostAt = min(2*l.pause, maxLendPause), now
 	}
-	l.paused.Store(int64(l.lostAt + l.pause))
+	l.pausedUntil.Store(int64(l.lostAt + l.pause))
 	used := l.chunks()
 	for s, x := range l.sas {
 		l.retired[x.key], l.leaving[s.Tunnel()] = used, used

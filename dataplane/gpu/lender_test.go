@@ -290,7 +290,7 @@ func TestLossesPauseLoans(t *testing.T) {
 		if r.lend(r.sas[0]); r.l.pause != want || r.sas[0].Lender() != nil {
 			t.Errorf("pause %v, want %v; lent again: %v", r.l.pause, want, r.sas[0].Lender() != nil)
 		}
-		r.l.paused.Store(0)
+		r.l.pausedUntil.Store(0)
 	}
 }
 
@@ -300,13 +300,13 @@ func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
 	r.lend(r.sas[0])
 	r.l.since = -weighTime
 	r.l.numbered.Store(10)
-	if r.sas[0].Reserve(5); r.sas[0].Lender() != nil || r.l.paused.Load() == 0 {
+	if r.sas[0].Reserve(5); r.sas[0].Lender() != nil || r.l.pausedUntil.Load() == 0 {
 		t.Error("the SA is still lent")
 	}
 	if r.lend(r.sas[0]); r.sas[0].Lender() != nil {
 		t.Error("the SA is lent during the pause")
 	}
-	r.l.paused.Store(0)
+	r.l.pausedUntil.Store(0)
 	if r.lend(r.sas[0]); r.sas[0].Lender() == nil {
 		t.Error("the SA is not lent after it")
 	}

@@ -23,7 +23,7 @@ const (
 func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.usable() || !l.ready.Load() || l.resting() {
+	if !l.usable() || !l.ready.Load() || l.paused() {
 		return
 	}
 	var all []request
@@ -105,7 +105,7 @@ func (l *lender) weigh() {
 	}
 	if l.taken*4 > l.taken+int(l.numbered.Swap(0)) {
 		l.retire(l.order)
-		l.paused.Store(int64(now + lendPause))
+		l.pausedUntil.Store(int64(now + lendPause))
 	}
 	l.since, l.taken = now, 0
 }

@@ -62,7 +62,7 @@ func (x *numbering) observe(packets, seal, main, left int) {
 // numbers reports whether the device numbers the packets of the next chunk.
 func (e *Engine) numbers() bool {
 	x := &e.numbering
-	if e.lender == nil || e.lender.resting() || x.off || x.seen < numberAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
+	if e.lender == nil || e.lender.paused() || x.off || x.seen < numberAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
 		return false
 	}
 	if !e.settle(nil) {

@@ -30,8 +30,8 @@ func (k *kernel) release() error {
 	return k.d.releaseTables()
 }
 
-// resting reports whether the kernel is parked, with its tables released if the options demand it.
-func (k *kernel) resting() bool {
+// fullyParked reports whether the kernel is parked, with its tables released if the options demand it.
+func (k *kernel) fullyParked() bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return !k.running && (k.memory.released || !k.d.options.ReleaseMemory)
