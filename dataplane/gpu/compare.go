@@ -13,10 +13,10 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// followTimeout limits the time in which a device's copy differs from the base.
+// followTimeout limits the time in which a device's copy differs from the FIB.
 const followTimeout = patchTimeout
 
-// route is the result of a lookup in the base or in a device's copy.
+// route is the result of a lookup in the FIB or in a device's copy.
 type route struct {
 	bits int         // of its prefix; 0 without a route
 	id   fib.ID      // 0: none
@@ -31,7 +31,7 @@ func (r route) String() string {
 }
 
 // Compare looks an address up in a VRF, or 0 for none, in each device's copy of the tables, word by word in device memory. A route
-// that differs from the base's is an error. Any goroutine may call it, before Close.
+// that differs from the FIB's is an error. Any goroutine may call it, before Close.
 func (s *Devices) Compare(ctx context.Context, vrf uint16, addr netip.Addr) error {
 	for _, d := range s.All {
 		if err := d.compare(ctx, vrf, addr); err != nil {
@@ -55,7 +55,7 @@ func (d *Device) compare(ctx context.Context, vrf uint16, addr netip.Addr) error
 		if err != nil && !errors.Is(err, errChanged) {
 			return err
 		}
-		onHost := lookUpBase(d.base, vrf, addr)
+		onHost := lookUpFIB(d.fib, vrf, addr)
 		if err == nil && onHost == onDevice {
 			return nil
 		}
@@ -69,14 +69,14 @@ func (d *Device) compare(ctx context.Context, vrf uint16, addr netip.Addr) error
 	}
 }
 
-func lookUpBase(base *fib.FIB, vrf uint16, addr netip.Addr) (r route) {
+func lookUpFIB(f *fib.FIB, vrf uint16, addr netip.Addr) (r route) {
 	if addr.Is4() {
 		b := addr.As4()
-		r.bits, r.id = base.IPv4.WalkIn(int(vrf), trie.Key{b[0], b[1], b[2], b[3]})
+		r.bits, r.id = f.IPv4.WalkIn(int(vrf), trie.Key{b[0], b[1], b[2], b[3]})
 	} else {
-		r.bits, r.id = base.IPv6.WalkIn(int(vrf), addr.As16())
+		r.bits, r.id = f.IPv6.WalkIn(int(vrf), addr.As16())
 	}
-	r.hop = base.NextHop(r.id)
+	r.hop = f.NextHop(r.id)
 	return r
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// TestGPUCompareBesideChanges compares the copy of each GPU with the base at the edges of internet
+// TestGPUCompareBesideChanges compares the copy of each GPU with the FIB at the edges of internet
 // prefixes, beside a resident kernel and while routes change.
 func TestGPUCompareBesideChanges(t *testing.T) {
 	base := fib.New(1)

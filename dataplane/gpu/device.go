@@ -29,7 +29,7 @@ type Device struct {
 	sharing         cuda.Sharing
 	ctx             *cuda.Context
 	state           deviceState
-	base            *fib.FIB
+	fib             *fib.FIB
 	tables          *tables
 	pointers        tablePointers
 	forward         *cuda.Function
@@ -57,9 +57,9 @@ const (
 var ErrNoDriver = cuda.ErrNoDriver
 
 // open opens a GPU and copies the FIB, which must not change meanwhile. Afterwards the copy
-// follows the base.
-func open(found *cuda.Device, number int, base *fib.FIB, o Options) (*Device, error) {
-	d := &Device{options: o.withDefaults(), number: number, base: base, destroyed: make(chan struct{})}
+// follows the FIB.
+func open(found *cuda.Device, number int, f *fib.FIB, o Options) (*Device, error) {
+	d := &Device{options: o.withDefaults(), number: number, fib: f, destroyed: make(chan struct{})}
 	err := d.open(found)
 	if err != nil {
 		return nil, fmt.Errorf("use GPU %d: %w", number, err)
@@ -224,7 +224,7 @@ func (d *Device) Close() error {
 	return d.release()
 }
 
-// halt ends the kernels and the following of the base.
+// halt ends the kernels and the following of the FIB.
 func (d *Device) halt() error {
 	d.destroyOnce.Do(func() { close(d.destroyed) })
 	select {

@@ -18,9 +18,9 @@ type Devices struct {
 }
 
 // OpenAll opens the visible GPUs, up to one per worker, or o.GPUs of them, and copies the FIB
-// to each. The base must not change meanwhile; afterwards the copies follow it. No usable GPU, fewer than
+// to each. The FIB must not change meanwhile; afterwards the copies follow it. No usable GPU, fewer than
 // o.GPUs, and no capacity for o.Workers are errors.
-func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
+func OpenAll(f *fib.FIB, o Options) (*Devices, error) {
 	found, err := find(o.Library, o.GPUs)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func OpenAll(base *fib.FIB, o Options) (*Devices, error) {
 		if o.GPUs == 0 && o.Workers > 0 && len(s.All) == o.Workers {
 			break
 		}
-		d, err := open(found[number], number, base, o)
+		d, err := open(found[number], number, f, o)
 		if err != nil {
 			s.Unusable = append(s.Unusable, err)
 		} else {

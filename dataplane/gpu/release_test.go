@@ -17,7 +17,7 @@ import (
 	"github.com/warproute/warproute/lookup/trie"
 )
 
-// sameTables checks that a device's images are those of the base, which does not change meanwhile.
+// sameTables checks that a device's images are those of the FIB, which does not change meanwhile.
 func sameTables(t *testing.T, d *Device, base *fib.FIB) {
 	t.Helper()
 	d.tables.patcher.drain()
@@ -32,7 +32,7 @@ func sameTables(t *testing.T, d *Device, base *fib.FIB) {
 			host := bytesOf(words)
 			const at = 4 * trie.Generation // devices have the generation instead
 			if len(words) > 0 && (!bytes.Equal(device[:at], host[:at]) || !bytes.Equal(device[at+4:len(host)], host[at+4:])) {
-				t.Fatalf("the %s table differs from the base's", im.family)
+				t.Fatalf("the %s table differs from the FIB's", im.family)
 			}
 			return nil
 		})

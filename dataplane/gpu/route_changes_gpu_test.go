@@ -64,7 +64,7 @@ func (c *changing) change(t *testing.T, rnd *rand.Rand) {
 }
 
 // TestGPUChangesUnderLoad: beside 100,000 route changes per second no packet gets the next hop of
-// another route. Finally the device's copy equals the base.
+// another route. Finally the device's copy equals the FIB.
 func TestGPUChangesUnderLoad(t *testing.T) {
 	const prefixes = 2000
 	for _, load := range []struct {

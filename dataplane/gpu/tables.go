@@ -28,7 +28,7 @@ type word struct {
 	value uint64
 }
 
-// array is the copy of one of the base's arrays.
+// array is the copy of one of the FIB's arrays.
 type array struct {
 	at    cuda.DevicePtr
 	bytes uint32 // of a word

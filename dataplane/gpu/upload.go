@@ -17,10 +17,10 @@ const (
 	imageShare = 16
 )
 
-// makeTables allocates the copy of the base, fills it, and follows the base. The context must be current.
+// makeTables allocates the copy of the FIB, fills it, and follows the FIB. The context must be current.
 func (d *Device) makeTables() error {
 	t := &tables{state: &d.state}
-	words := d.base.Words()
+	words := d.fib.Words()
 	var err error
 	for a, w := range map[fib.Array]struct {
 		bytes []byte
@@ -56,7 +56,7 @@ func (d *Device) makeTables() error {
 	d.pointers = tablePointers{
 		IPv4: roots, IPv6: roots.Add(8), NextHops: t.arrays[fib.NextHops].at, Groups: t.arrays[fib.Groups].at,
 		Adjacencies: t.arrays[fib.Adjacencies].at, Ports: t.arrays[fib.Ports].at, Ingress: t.arrays[fib.Ingress].at,
-		Generation: t.generation.at, PartialChecksums: partialAt, Seed: d.base.Seed,
+		Generation: t.generation.at, PartialChecksums: partialAt, Seed: d.fib.Seed,
 	}
 	free, _, err := d.ctx.MemoryInfo()
 	if err != nil {
@@ -110,13 +110,13 @@ func (d *Device) follow(t *tables) error {
 	if err != nil {
 		return err
 	}
-	if t.patcher, err = newPatcher(&d.state, d.ctx.Bind, dma.apply, d.base.MarkChanged); err != nil {
+	if t.patcher, err = newPatcher(&d.state, d.ctx.Bind, dma.apply, d.fib.MarkChanged); err != nil {
 		return err
 	}
 	d.tables = t
-	endFIB := d.base.Follow(t)
-	endIPv4 := d.base.IPv4.Follow(&t.images[0]) // calls Replace, which copies the table
-	endIPv6 := d.base.IPv6.Follow(&t.images[1])
+	endFIB := d.fib.Follow(t)
+	endIPv4 := d.fib.IPv4.Follow(&t.images[0]) // calls Replace, which copies the table
+	endIPv6 := d.fib.IPv6.Follow(&t.images[1])
 	d.unfollow = []func(){endFIB, endIPv4, endIPv6}
 	t.patcher.drain()
 	return d.state.err()
