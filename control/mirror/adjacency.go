@@ -41,7 +41,7 @@ func (s *state) adjacencyOf(p *path) *adjacency {
 	}
 	a := &adjacency{id: id, to: to, port: uint16(number), refs: 1}
 	s.adjacencies[to] = a
-	s.numbered[id] = a
+	s.adjacencyByID[id] = a
 	s.rewriteAdjacency(a)
 	return a
 }
@@ -76,7 +76,7 @@ func (s *state) freeAdjacencies() {
 		a.idle = false
 		if a.refs == 0 {
 			delete(s.adjacencies, a.to)
-			delete(s.numbered, a.id)
+			delete(s.adjacencyByID, a.id)
 			s.fib.FreeAdjacency(a.id)
 		}
 	}

@@ -6,7 +6,7 @@ import "net/netip"
 // dst. It reports false for an unused or freed adjacency.
 func (m *Mirror) Adjacency(id uint32, dst netip.Addr) (info NeighborInfo, ok bool) {
 	m.do(func() {
-		a := m.numbered[id]
+		a := m.adjacencyByID[id]
 		if a == nil {
 			return
 		}

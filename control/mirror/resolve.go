@@ -106,7 +106,7 @@ func (m *Mirror) Resolve(adjacency uint32, dst netip.Addr) {
 }
 
 func (m *Mirror) resolve(r request) {
-	a := m.numbered[r.adjacency]
+	a := m.adjacencyByID[r.adjacency]
 	if a == nil {
 		return // freed meanwhile
 	}

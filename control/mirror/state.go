@@ -37,12 +37,12 @@ type state struct {
 	locals    map[netip.Addr]int       // as reported to the hooks, with the number of tables
 	sources   map[netip.Addr]int       // preferred source addresses, with the number of IPv4 routes
 
-	onResolved  func(neighborID)  // called for resolved neighbors; may be nil
-	hops        map[string]*hop   // by key
-	ofObject    map[uint32][]*hop // of these, the ones of next-hop objects, by ID
-	fallbackHop *hop              // for routes that found the next-hop table full: drops packets
-	adjacencies map[neighborID]*adjacency
-	numbered    map[uint32]*adjacency // by index in the table
+	onResolved    func(neighborID)  // called for resolved neighbors; may be nil
+	hops          map[string]*hop   // by key
+	ofObject      map[uint32][]*hop // of these, the ones of next-hop objects, by ID
+	fallbackHop   *hop              // for routes that found the next-hop table full: drops packets
+	adjacencies   map[neighborID]*adjacency
+	adjacencyByID map[uint32]*adjacency
 
 	idleHops       []*hop // possibly unused; writeChanges frees them
 	idleAdjs       []*adjacency
@@ -76,22 +76,22 @@ func (s *state) init(f *fib.FIB, ports []Port, hooks Hooks, log *slog.Logger) er
 	}
 	*s = state{
 		fib: f, hooks: hooks, log: log,
-		links:       map[int]*link{},
-		objects:     map[uint32]*object{},
-		neighbors:   map[neighborID]*neighbor{},
-		main:        newTable(unix.RT_TABLE_MAIN, 0),
-		vrfs:        map[uint32]*table{},
-		rules:       map[string][]ingressRule{},
-		combined:    map[tablesBefore]*combined{},
-		locals:      map[netip.Addr]int{},
-		sources:     map[netip.Addr]int{},
-		hops:        map[string]*hop{},
-		ofObject:    map[uint32][]*hop{},
-		adjacencies: map[neighborID]*adjacency{},
-		numbered:    map[uint32]*adjacency{},
-		warned:      map[string]bool{},
-		logical:     map[int]*logical{},
-		children:    map[int][]int{},
+		links:         map[int]*link{},
+		objects:       map[uint32]*object{},
+		neighbors:     map[neighborID]*neighbor{},
+		main:          newTable(unix.RT_TABLE_MAIN, 0),
+		vrfs:          map[uint32]*table{},
+		rules:         map[string][]ingressRule{},
+		combined:      map[tablesBefore]*combined{},
+		locals:        map[netip.Addr]int{},
+		sources:       map[netip.Addr]int{},
+		hops:          map[string]*hop{},
+		ofObject:      map[uint32][]*hop{},
+		adjacencies:   map[neighborID]*adjacency{},
+		adjacencyByID: map[uint32]*adjacency{},
+		warned:        map[string]bool{},
+		logical:       map[int]*logical{},
+		children:      map[int][]int{},
 	}
 	f.VLANs.SetPhysical(len(ports))
 	for _, p := range ports {

@@ -89,11 +89,11 @@ func checkState(t *testing.T, s *state) {
 		if neighbor := s.neighbors[a.to]; neighbor != nil && neighbor.usable() {
 			mac = neighbor.mac
 		}
-		if a.refs != n || s.adjacencies[a.to] != a || s.numbered[a.id] != a || s.fib.Adjacency(a.id).MAC() != mac {
+		if a.refs != n || s.adjacencies[a.to] != a || s.adjacencyByID[a.id] != a || s.fib.Adjacency(a.id).MAC() != mac {
 			t.Errorf("adjacency %d to %v: %d references of %d, %v in the FIB, want %v", a.id, a.to, n, a.refs, s.fib.Adjacency(a.id).MAC(), mac)
 		}
 	}
-	if len(adjacencies) != len(s.adjacencies) || len(adjacencies) != len(s.numbered) {
+	if len(adjacencies) != len(s.adjacencies) || len(adjacencies) != len(s.adjacencyByID) {
 		t.Errorf("%d adjacencies are kept, %d are used", len(s.adjacencies), len(adjacencies))
 	}
 }

@@ -256,7 +256,7 @@ func (s *state) decision(hop fib.NextHop) decision {
 
 // adjacency returns an adjacency by index, an empty one if it was freed.
 func (s *state) adjacency(id uint32) *adjacency {
-	if a := s.numbered[id]; a != nil {
+	if a := s.adjacencyByID[id]; a != nil {
 		return a
 	}
 	return new(adjacency)
