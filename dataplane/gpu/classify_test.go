@@ -28,7 +28,7 @@ func (r *passesRig) submitUnread(k int, result func(i int, f batch.Frame) batch.
 // protect is the device's result of a packet that it has classified correctly.
 func protect(tunnel uint32, f batch.Frame) batch.Result {
 	r := batch.ForwardTo(0, tunnel, f.Len-packet.EthernetLen)
-	r.Verdict = resultProtect
+	r.Verdict = resultNeedsSeq
 	return r
 }
 

@@ -167,7 +167,7 @@ func (e *Engine) takeExpected(f *flight) (rest int) {
 			switch {
 			case r.Verdict == resultHost:
 				continue
-			case r.Verdict == resultProtect:
+			case r.Verdict == resultNeedsSeq:
 				e.esp.Classified(&f.jobs[at], r.Addr(), r.Len())
 				continue
 			case rest > 0:

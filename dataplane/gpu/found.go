@@ -41,7 +41,7 @@ func (e *Engine) takeFound(f *flight) (rest, classified int) {
 			switch {
 			case r.Verdict == resultHost:
 				rest++
-			case r.Verdict == resultProtect:
+			case r.Verdict == resultNeedsSeq:
 				rest++
 				classified++
 			case !admitted(r):
@@ -83,7 +83,7 @@ func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) (found bo
 	switch {
 	case r.Verdict == resultHost && rest:
 		return false
-	case r.Verdict == resultProtect && rest:
+	case r.Verdict == resultNeedsSeq && rest:
 		e.esp.Classified(job, r.Addr(), r.Len())
 		return false
 	}

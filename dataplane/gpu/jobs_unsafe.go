@@ -25,17 +25,19 @@ const (
 	jobKeySegmentsShift = 24 // position in Key of the record's size, in segments of 16 bytes
 )
 
-// Verdicts of the device on packets of a first pass.
+// Verdicts of the device on packets of a first pass that it has neither opened nor sealed.
 const (
-	resultHost    = batch.Verdict(0xf000) // the host has to process it
-	resultProtect = batch.Verdict(0xf001) // it is to be sealed by the tunnel in place of the address; the length is its own
-	// resultNumbered: the host has to seal it, by the SA with keys at the index in place of the address, and with the number
-	// that is stored in place of the SA.
-	resultNumbered = batch.Verdict(0xf002)
+	resultHost = batch.Verdict(0xf000) // the host processes the packet
+	// resultNeedsSeq: the packet is to be sealed by a tunnel, which the result has in place of the address; its length is that of
+	// the packet. The host takes a sequence number, and the device seals the packet in the last pass.
+	resultNeedsSeq = batch.Verdict(0xf001)
+	// resultHostSeals: the host seals the packet. The device has taken the sequence number, and stored it in place of the report
+	// about the SA. The result has the index of the SA's keys in place of the address.
+	resultHostSeals = batch.Verdict(0xf002)
 )
 
-// takeResult returns the device's result of a packet with a job, without the bit esp.Admitted. (Addresses of packets with jobs
-// are even.)
+// takeResult returns the device's result of a packet with a job, without the bit esp.Admitted: it records that bit in the job.
+// (Addresses of packets with jobs are even.)
 func takeResult(f batch.Frame, job *esp.Job, r batch.Result) batch.Result {
 	if job.Kind != esp.Open || r.Verdict.Action() != batch.ActionForward || r.Addr()&esp.Admitted == 0 {
 		return r

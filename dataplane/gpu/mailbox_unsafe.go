@@ -238,7 +238,7 @@ func (s *slot) finished() bool {
 }
 
 // found returns what the device stored for each packet of a tile that was posted without jobs, where jobs are otherwise:
-// the index of the SA's keys, and in the upper half the sequence number or other words; with resultNumbered, a sequence number.
+// the index of the SA's keys, and in the upper half the sequence number or other words; with resultHostSeals, a sequence number.
 func (s *slot) found() []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&s.jobs[0])), len(s.jobs))
 }

@@ -12,7 +12,7 @@ import (
 // If the device leaves a packet to the host, the host assigns the numbers of this packet and of all later ones of the chunk.
 // The device numbers no packet of the worker's next chunk before the second pass of this one is posted. So numbers are in
 // the order of transmission, as all packets to seal are in one lane (docs/design/dataplane.md). Exception: a packet that the
-// device has given a number (resultNumbered); the host seals it with that.
+// device has given a number (resultHostSeals); the host seals it with that.
 
 // numbering is whether the device numbers the packets of a worker's next chunk.
 type numbering struct {
@@ -138,11 +138,11 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 			switch {
 			case r.Verdict == resultHost:
 				continue
-			case r.Verdict == resultProtect:
+			case r.Verdict == resultNeedsSeq:
 				e.esp.Classified(&f.jobs[at], r.Addr(), r.Len())
 				seal++
 				continue
-			case r.Verdict == resultNumbered:
+			case r.Verdict == resultHostSeals:
 				seal++
 				number := found[i]
 				if found[i] = 0; revoked {

@@ -253,7 +253,7 @@ func TestSAsThatCannotBeFoundAreRefused(t *testing.T) {
 func TestChangedResultsAreRefused(t *testing.T) {
 	r := newPassesRig(t, 4, 1)
 	f := r.submit(0, true)
-	for _, verdict := range []batch.Verdict{resultHost, resultProtect} {
+	for _, verdict := range []batch.Verdict{resultHost, resultNeedsSeq} {
 		f.jobs[0] = esp.Job{Kind: esp.Open, Admitted: true, SA: r.sa, Seq: 1}
 		r.e.mailbox.slots[f.slots[0]].results[0].Verdict = verdict
 		r.e.takeAdmitted(f, false)

@@ -29,7 +29,7 @@ DEVICE int may_have_mss(const struct packet *p, int ipv4)
 	return p->protocol == PROTOCOL_TCP && (!ipv4 || byte_at(p, p->l4 + TCP_FLAGS_AT) & TCP_SYN);
 }
 
-/* Returns the result of a frame's packet: RESULT_PROTECT with the tunnel as its address and the length of the
+/* Returns the result of a frame's packet: RESULT_NEEDS_SEQ with the tunnel as its address and the length of the
  * packet, or RESULT_HOST. header is a copy of its header, ip points to its IP header. clamp: the host lowers
  * MSS options; its packets have their tunnel and length with RESULT_HOST, too, others have length 0. */
 DEVICE_CALL struct result classify(const uint64_t *policies, uint32_t *header, uint8_t *ip, struct desc_word w, int clamp)
@@ -43,7 +43,7 @@ DEVICE_CALL struct result classify(const uint64_t *policies, uint32_t *header, u
 	struct inner in = {HEADER_IP, p.size, ipv4 ? ETHERTYPE_IPV4 + 0u : ETHERTYPE_IPV6 + 0u};
 	uint32_t tunnel = protecting_tunnel(policies, header, &in);
 	if (tunnel != NO_TUNNEL)
-		r = (struct result){tunnel, (uint16_t)p.size, (uint16_t)(clamp && may_have_mss(&p, ipv4) ? RESULT_HOST : RESULT_PROTECT)};
+		r = (struct result){tunnel, (uint16_t)p.size, (uint16_t)(clamp && may_have_mss(&p, ipv4) ? RESULT_HOST : RESULT_NEEDS_SEQ)};
 	return r;
 }
 

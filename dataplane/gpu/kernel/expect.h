@@ -109,7 +109,7 @@ DEVICE_CALL struct matched match_expected(const struct ipsec_tables *ipsec, stru
 		return c;
 	}
 	c.result = classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp);
-	if (c.result.verdict != RESULT_PROTECT || c.result.addr != load32(&k->tunnel) || c.result.len > (e.most & 0xffff))
+	if (c.result.verdict != RESULT_NEEDS_SEQ || c.result.addr != load32(&k->tunnel) || c.result.len > (e.most & 0xffff))
 		return c;
 	uint64_t seq = ((uint64_t)(e.high & 0xffff) << 32 | e.low) + number;
 	c.job = j;

@@ -124,8 +124,8 @@
 #define JOB_ICV_FAILED 1 /* as the length of a dropped packet: the ICV does not match */
 #define RESULT_ADMITTED 1 /* open: in the address of a forwarded packet: the policies of both directions admit it */
 #define RESULT_HOST 61440 /* a verdict, of a packet that the host has to process */
-#define RESULT_PROTECT 61441 /* a verdict: the packet is to be sealed by the tunnel in place of its address */
-#define RESULT_NUMBERED 61442 /* a verdict, of a packet that the host has to seal, with a number of the device (numbers.h) */
+#define RESULT_NEEDS_SEQ 61441 /* a verdict: the packet is to be sealed by the tunnel in place of its address, with a sequence number that the host takes */
+#define RESULT_HOST_SEALS 61442 /* a verdict: the host has to seal the packet, with a sequence number that the device has taken (numbers.h) */
 
 /* SA lookup (find_sa.h). */
 #define FRAME_BYTES 2048

@@ -7,7 +7,7 @@
  * passes through shared memory.
  *
  * If only the host can seal a packet, but its tunnel is known (TCP with an MSS option to lower), it gets a number in its
- * turn, for the host to use (RESULT_NUMBERED). Any other packet of the host ends the numbering of its chunk: all packets
+ * turn, for the host to use (RESULT_HOST_SEALS). Any other packet of the host ends the numbering of its chunk: all packets
  * behind it are the host's, and the chunk keeps the turn (TURN_KEPT) after its last batch until the host has taken
  * numbers for them. So a receiver's window need not bridge what the host does later. (If an SA has no numbers left, its
  * packets alone are the host's; it gives the device more in time, for which REPORT_LOW asks.)
@@ -186,7 +186,7 @@ DEVICE_CALL struct numbered find_tunnel_sa(const struct ipsec_tables *ipsec, uin
 	if (!n.last || at < front.all || at - front.all + n.job.esp + n.job.bytes > FRAME_BYTES || load32(&k->tunnel) != n.result.addr)
 		return n;
 	n.key = key;
-	if (n.result.verdict != RESULT_PROTECT)
+	if (n.result.verdict != RESULT_NEEDS_SEQ)
 		return n;
 	n.addr = w.low - front.all;
 	n.job.flags = JOB_SEAL | JOB_ENCAPSULATE;
@@ -200,7 +200,7 @@ DEVICE_CALL struct numbered find_tunnel_sa(const struct ipsec_tables *ipsec, uin
 /* Stores the result of a packet that the host seals with a number of the device, which goes in place of its SA's index. */
 DEVICE void store_numbered(const struct mailbox *m, const struct tile *tile, uint32_t batch, uint32_t key, uint64_t number)
 {
-	struct result r = {key, 0, RESULT_NUMBERED};
+	struct result r = {key, 0, RESULT_HOST_SEALS};
 
 	report_sa(m, tile, batch, (uint32_t)number, (uint32_t)(number >> 32));
 	store_result(m, tile, batch, r);
