@@ -36,7 +36,7 @@ func (s *Stage) Classifies() bool { return s.Finds() && s.gateway.Interfaces() =
 func (s *Stage) Clamps() bool { return s.gateway.ClampMSS }
 
 // Classified records that a device has classified a packet of size bytes: it is to be sealed by a tunnel. It is called
-// after BeginFound and before Rest.
+// after BeginOpened and before Rest.
 func (s *Stage) Classified(job *Job, tunnel uint32, size uint16) {
 	job.Classified, job.Tunnel, job.Bytes = true, tunnel, size
 }
@@ -127,7 +127,7 @@ func (s *Stage) requestClassified(jobs []Job) []*ipsec.SA {
 	for _, r := range c.run[:c.runs] {
 		n := 0
 		for _, i := range c.at[first:r.end] {
-			if !jobs[i].numbered(r.sa) {
+			if !jobs[i].hasSeqOf(r.sa) {
 				n++
 			}
 		}
@@ -150,14 +150,14 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 	for p.at < c.n && int(c.at[p.at]) < end {
 		r := &c.run[p.run]
 		most, bytes := 1, uint64(jobs[c.at[p.at]].Bytes)
-		numbered := jobs[c.at[p.at]].numbered(r.sa)
-		if !r.sa.Limited() && !numbered {
-			for ; p.at+most < r.end && int(c.at[p.at+most]) < end && !jobs[c.at[p.at+most]].numbered(r.sa); most++ {
+		reserved := jobs[c.at[p.at]].hasSeqOf(r.sa)
+		if !r.sa.Limited() && !reserved {
+			for ; p.at+most < r.end && int(c.at[p.at+most]) < end && !jobs[c.at[p.at+most]].hasSeqOf(r.sa); most++ {
 				bytes += uint64(jobs[c.at[p.at+most]].Bytes)
 			}
 		}
 		var others ipsec.Reserved
-		if numbered {
+		if reserved {
 			others = r.sa.Assign(s.worker, jobs[c.at[p.at]].ReservedSeq)
 		}
 		seq, n, err := r.sa.NumberUnread(s.worker, most, bytes)
@@ -181,7 +181,7 @@ func (s *Stage) sealClassified(in []batch.Frame, out []batch.Result, jobs []Job,
 			job.set(Seal, r.sa, seq+uint64(k))
 			job.Unread = true
 		}
-		if numbered {
+		if reserved {
 			r.sa.Restore(s.worker, others)
 		}
 		if p.at += most; p.at == r.end {

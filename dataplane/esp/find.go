@@ -7,16 +7,16 @@ import (
 )
 
 // A device can find the SAs of received ESP, and the tunnels of packets to seal, by itself. The host posts frames
-// without having read them. The chunk passes in two steps then: Found and Finish for the packets that the device has
+// without having read them. The chunk passes in two steps then: MakeOpenJob and Finish for the packets that the device has
 // opened, and Rest for the others, of which Classified takes the tunnels.
 
 // Finds reports whether a device may find SAs: not with reverse path filtering, for which the host looks at
 // every source.
 func (s *Stage) Finds() bool { return !s.fib.HasRPF() }
 
-// BeginFound begins a chunk whose frames were posted without jobs. Every packet is Plain until Found.
+// BeginOpened begins a chunk whose frames were posted without jobs. Every packet is Plain until MakeOpenJob.
 // Without jobs, no packet is for Rest. n is the number of packets, keys the size of the device's key table.
-func (s *Stage) BeginFound(jobs []Job, n int, keys uint32) {
+func (s *Stage) BeginOpened(jobs []Job, n int, keys uint32) {
 	s.startCounts()
 	s.openers.begin(s.gateway, keys)
 	s.opened.begin(n)
@@ -25,9 +25,9 @@ func (s *Stage) BeginFound(jobs []Job, n int, keys uint32) {
 	}
 }
 
-// Found makes a job of a packet whose SA a device has found: the index of its keys, and the sequence number. ok is
+// MakeOpenJob makes a job of a packet whose SA a device has found: the index of its keys, and the sequence number. ok is
 // false if there is no such SA, or the packet cannot be its. The drop is that of an SA that is not usable any more.
-func (s *Stage) Found(f batch.Frame, job *Job, key, seq uint32) (drop batch.Result, ok bool) {
+func (s *Stage) MakeOpenJob(f batch.Frame, job *Job, key, seq uint32) (drop batch.Result, ok bool) {
 	o := s.opener(key)
 	if o == nil {
 		return batch.Result{}, false
@@ -39,7 +39,7 @@ func (s *Stage) Found(f batch.Frame, job *Job, key, seq uint32) (drop batch.Resu
 		return batch.Result{}, false
 	}
 	job.ESP, job.Bytes, job.Header = uint16(at), f.Len-uint16(at), uint16(ip)
-	job.Kind, job.Mode, job.Extended, job.Admitted, job.Reroute, job.Found, job.SA, job.Seq = Open, ipsec.Tunnel, false, false, false, true, sa, uint64(seq)
+	job.Kind, job.Mode, job.Extended, job.Admitted, job.Reroute, job.SAByDevice, job.SA, job.Seq = Open, ipsec.Tunnel, false, false, false, true, sa, uint64(seq)
 	job.Classified, job.ReservedSA = false, nil
 	s.countFirstSA(sa, 1)
 	if s.received++; sa.Combined() {
@@ -50,7 +50,7 @@ func (s *Stage) Found(f batch.Frame, job *Job, key, seq uint32) (drop batch.Resu
 	return dropFor(sa.Usable(ipsec.In)), true
 }
 
-// Rest is Begin for the packets of a chunk that are still Plain and have no result, after BeginFound and Finish.
+// Rest is Begin for the packets of a chunk that are still Plain and have no result, after BeginOpened and Finish.
 // The device has finished the others.
 func (s *Stage) Rest(in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) {
 	s.keys = keys

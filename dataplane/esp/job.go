@@ -10,15 +10,15 @@ import (
 // copy of the SA's fields that the device needs. The host takes sequence numbers and
 // checks the replay window; the device may have found the SA and applied the policies.
 type Job struct {
-	Kind     JobKind
-	Mode     ipsec.Mode
-	TOS      byte // open: of the header in front of ESP
-	Extended bool // sequence numbers have 64 bits
-	SumsUDP  bool // seal: see ipsec.SA
-	Admitted bool // open: the device forwards the packet, and its copy of the policies admits it as it is
-	Reroute  bool // open: after Finish, the packet needs another lookup
-	Found    bool // open: the device has found the SA
-	Unread   bool // seal: the device writes all headers; the host has not read the packet
+	Kind       JobKind
+	Mode       ipsec.Mode
+	TOS        byte // open: of the header in front of ESP
+	Extended   bool // sequence numbers have 64 bits
+	SumsUDP    bool // seal: see ipsec.SA
+	Admitted   bool // open: the device forwards the packet, and its copy of the policies admits it as it is
+	Reroute    bool // open: after Finish, the packet needs another lookup
+	SAByDevice bool // open: the device has found the SA
+	Unread     bool // seal: the device writes all headers; the host has not read the packet
 	// The device has classified the packet: it is to be sealed by this tunnel, and Bytes is its length.
 	Classified  bool
 	Tunnel      uint32
@@ -46,11 +46,11 @@ const (
 
 // reset makes the job that of a packet that nothing is known of.
 func (job *Job) reset() {
-	job.Kind, job.Found, job.Classified, job.ReservedSA = Plain, false, false, nil
+	job.Kind, job.SAByDevice, job.Classified, job.ReservedSA = Plain, false, false, nil
 }
 
-// numbered reports whether a packet has a number by which it leaves by an SA.
-func (job *Job) numbered(sa *ipsec.SA) bool { return job != nil && job.ReservedSA == sa }
+// hasSeqOf reports whether a packet has a reserved sequence number of an SA, by which it leaves.
+func (job *Job) hasSeqOf(sa *ipsec.SA) bool { return job != nil && job.ReservedSA == sa }
 
 // deviceTakes reports whether a packet of an SA can be a job of the device.
 func (s *Stage) deviceTakes(job *Job, f *batch.Frame, sa *ipsec.SA) bool {
@@ -60,7 +60,7 @@ func (s *Stage) deviceTakes(job *Job, f *batch.Frame, sa *ipsec.SA) bool {
 
 // set fills in the fields that come from the SA. Bytes is set already.
 func (job *Job) set(kind JobKind, sa *ipsec.SA, seq uint64) {
-	job.Kind, job.Mode, job.Extended, job.SumsUDP, job.Admitted, job.Reroute, job.Found, job.Unread, job.SA, job.Seq = kind, sa.Mode(), sa.Extended(), sa.SumsUDP(), false, false, false, false, sa, seq
+	job.Kind, job.Mode, job.Extended, job.SumsUDP, job.Admitted, job.Reroute, job.SAByDevice, job.Unread, job.SA, job.Seq = kind, sa.Mode(), sa.Extended(), sa.SumsUDP(), false, false, false, false, sa, seq
 	job.Key, job.KeyUsed = sa.KeyIndex(), uint16(sa.DeviceKeyUsed(int(job.Bytes)))
 }
 

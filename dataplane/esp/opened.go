@@ -68,9 +68,9 @@ func (s *Stage) lookUpOpener(o *opener, key uint32) (ok bool) {
 	return true
 }
 
-// PrefetchFound prefetches the SAs of packets that Found is called for, by what the device has stored for up to 64 of them:
+// PrefetchOpeners prefetches the SAs of packets that MakeOpenJob is called for, by what the device has stored for up to 64 of them:
 // indexes of keys in the lower halves, and sequence numbers.
-func (s *Stage) PrefetchFound(found []uint64) {
+func (s *Stage) PrefetchOpeners(found []uint64) {
 	n := 0
 	for _, word := range found {
 		if o := s.opener(uint32(word)); o != nil {

@@ -47,7 +47,7 @@ func BenchmarkConfirmOpened(b *testing.B) {
 					found[i] = uint64(seq[k])<<32 | uint64(sas[k].KeyIndex())
 				}
 				start := time.Now()
-				stage.BeginFound(nil, size, gateway.MaxKeys)
+				stage.BeginOpened(nil, size, gateway.MaxKeys)
 				if n := stage.AddOpened(0, in, out, results, found, 3); n != size {
 					b.Fatal(n)
 				}

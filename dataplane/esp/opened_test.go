@@ -50,7 +50,7 @@ func TestConfirmOpenedAgreesWithConfirm(t *testing.T) {
 	drops := map[batch.Reason]int{}
 	forwarded := 0
 	for round := range 300 {
-		stage.BeginFound(nil, size, gateway.MaxKeys)
+		stage.BeginOpened(nil, size, gateway.MaxKeys)
 		k, aead := 0, 0
 		used := 1 + rnd.IntN(n)
 		for i := range size {
@@ -147,7 +147,7 @@ func TestAddOpenedRefusesOtherPackets(t *testing.T) {
 		"no packet":       {f, batch.ForwardTo(lan, 130+inner, 33), key},
 		"short frame":     {batch.Frame{Addr: 130, Len: 60}, batch.ForwardTo(lan, 130+inner, 34), key},
 	} {
-		stage.BeginFound(nil, 1, gateway.MaxKeys)
+		stage.BeginOpened(nil, 1, gateway.MaxKeys)
 		if added(stage, 0, x.f, x.r, 1<<32|x.found) {
 			t.Errorf("%s: is to be confirmed", name)
 		}
@@ -156,7 +156,7 @@ func TestAddOpenedRefusesOtherPackets(t *testing.T) {
 			t.Errorf("%s: counted", name)
 		}
 	}
-	stage.BeginFound(nil, 1, gateway.MaxKeys)
+	stage.BeginOpened(nil, 1, gateway.MaxKeys)
 	if !added(stage, 0, f, good, 1<<32|key) {
 		t.Error("a packet that fits needs a job")
 	}

@@ -42,7 +42,7 @@ func (s *Stage) processOutbound(in []batch.Frame, out []batch.Result, jobs []Job
 			}
 		case s.expired(p, j):
 			drop = batch.DropFor(batch.TTLExpired)
-		case job.numbered(s.outSA[j]):
+		case job.hasSeqOf(s.outSA[j]):
 			others := job.ReservedSA.Assign(s.worker, job.ReservedSeq)
 			drop = s.protect(f, p, j, job.ReservedSA, job)
 			job.ReservedSA.Restore(s.worker, others)
@@ -78,7 +78,7 @@ func (s *Stage) requestSequences(jobs []Job) (n int) {
 			last, mtu = sa, s.mtuOf(sa)
 		}
 		s.mtus[j] = mtu
-		if !jobOf(jobs, int(s.at[j])).numbered(sa) {
+		if !jobOf(jobs, int(s.at[j])).hasSeqOf(sa) {
 			sa.Request(s.worker, 1)
 		}
 		s.countFirstSA(sa, 1)

@@ -59,8 +59,8 @@ type Stage struct {
 	sealers     byKey[Sealer]
 	openers     byKey[opener]
 	opened      openedPackets
-	numbered    int                  // packets of the chunk that a device has sealed
-	counts      [block]*ipsec.Counts // see PrefetchNumbered
+	sealed      int                  // packets of the chunk that a device has sealed
+	counts      [block]*ipsec.Counts // see PrefetchSealers
 	firstSA     *ipsec.SA            // see FirstSA
 	firstCount  int                  // see FirstSA
 }

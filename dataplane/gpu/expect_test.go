@@ -62,7 +62,7 @@ func agreeOnExpected(t *testing.T, maker securedMaker, rounds int) {
 		for i, r := range w.chunks[1].Out[:w.chunks[1].N] {
 			switch job := &jobs[i]; {
 			case r.Verdict.Action() != batch.ActionForward:
-			case job.Seq != otherChunk && !job.Found || w.askew:
+			case job.Seq != otherChunk && !job.SAByDevice || w.askew:
 				rest++
 			case out:
 				sealed++

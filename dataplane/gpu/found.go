@@ -63,12 +63,12 @@ func (e *Engine) takeFound(f *flight) (rest, classified int) {
 
 // takeWithJobs makes jobs of the packets of a chunk, but of those that are the host's.
 func (e *Engine) takeWithJobs(f *flight, finds bool) {
-	e.esp.BeginFound(f.jobs, f.chunk.N, e.ipsec.keys)
+	e.esp.BeginOpened(f.jobs, f.chunk.N, e.ipsec.keys)
 	for k := range f.tiles {
 		p := e.foundPackets(f, k)
 		for i := range p.in {
 			if finds && i%prefetched == 0 {
-				e.esp.PrefetchFound(p.found[i:min(i+prefetched, len(p.found))])
+				e.esp.PrefetchOpeners(p.found[i:min(i+prefetched, len(p.found))])
 			}
 			e.takeWithJob(&p, i, finds, true)
 		}
@@ -90,7 +90,7 @@ func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) (found bo
 	var drop batch.Result
 	ok := finds && e.checker.possible(r)
 	if ok {
-		drop, ok = e.esp.Found(*f, job, uint32(p.found[i]), uint32(p.found[i]>>32))
+		drop, ok = e.esp.MakeOpenJob(*f, job, uint32(p.found[i]), uint32(p.found[i]>>32))
 	}
 	switch {
 	case !ok:
@@ -111,7 +111,7 @@ func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) (found bo
 func (e *Engine) confirmFound(in []batch.Frame, out []batch.Result, jobs []esp.Job) {
 	e.ipsec.confirm(e, in, out, jobs)
 	for i := range jobs {
-		if jobs[i].Found {
+		if jobs[i].SAByDevice {
 			jobs[i].Kind = esp.Decided
 		}
 	}
@@ -123,9 +123,9 @@ func (e *Engine) confirmFound(in []batch.Frame, out []batch.Result, jobs []esp.J
 func (e *Engine) takeAdmitted(f *flight, rest bool) {
 	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
 	if rest {
-		e.esp.BeginFound(f.jobs, len(in), e.ipsec.keys)
+		e.esp.BeginOpened(f.jobs, len(in), e.ipsec.keys)
 	} else {
-		e.esp.BeginFound(nil, len(in), e.ipsec.keys)
+		e.esp.BeginOpened(nil, len(in), e.ipsec.keys)
 	}
 	for k := range f.tiles {
 		p, first := e.foundPackets(f, k), f.tileStart(k)

@@ -227,7 +227,7 @@ func (w *securedTwins) run(next func() []byte) {
 	for _, jobs := range w.gpu.engine.ipsec.free {
 		for i := range jobs[:cap(jobs)] { // as another chunk left it
 			some := w.all[0].in[1]
-			jobs[:cap(jobs)][i] = esp.Job{Kind: esp.Open, Admitted: true, Found: true, Classified: true, ReservedSA: some, SA: some, Seq: otherChunk}
+			jobs[:cap(jobs)][i] = esp.Job{Kind: esp.Open, Admitted: true, SAByDevice: true, Classified: true, ReservedSA: some, SA: some, Seq: otherChunk}
 		}
 	}
 	w.gpu.settle()
@@ -268,7 +268,7 @@ func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before
 	if job.Seq == otherChunk {
 		job, jobless = &esp.Job{}, received && w.gpu.engine.othersShare == 0
 	}
-	open := job.Kind == esp.Open || job.Found || jobless
+	open := job.Kind == esp.Open || job.SAByDevice || jobless
 	if want.Verdict.Action() != batch.ActionDrop || !open {
 		if d.In[i] != f {
 			fail("it is elsewhere")
@@ -293,7 +293,7 @@ func (w *securedTwins) compare(i int, want batch.Result, was batch.Frame, before
 	}
 	if open && want.Verdict.Action() == batch.ActionForward {
 		w.opened++
-		if job.Found {
+		if job.SAByDevice {
 			w.found++
 		}
 		if job.Admitted || jobless {

@@ -117,7 +117,7 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 			}
 		}
 	}
-	e.esp.BeginNumbered(f.jobs, rest, e.ipsec.keys)
+	e.esp.BeginSealed(f.jobs, rest, e.ipsec.keys)
 	seal = f.chunk.N - rest
 	e.numbering.tried = false
 	revoked := f.revoked != e.lender.revoked.Load() // the host has used numbers behind those of the device
@@ -128,11 +128,11 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
 		results := s.results[:f.tileStart(k+1)-first]
 		found := s.found()[:len(results)]
-		e.esp.PrefetchNumbered(found[:min(prefetched, len(found))])
+		e.esp.PrefetchSealers(found[:min(prefetched, len(found))])
 		for i, r := range results {
 			if i%prefetched == prefetched/2 { // half ahead
 				next := min(i+prefetched/2, len(found))
-				e.esp.PrefetchNumbered(found[next:min(next+prefetched, len(found))])
+				e.esp.PrefetchSealers(found[next:min(next+prefetched, len(found))])
 			}
 			at := first + i
 			switch {
@@ -148,7 +148,7 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 				if found[i] = 0; revoked {
 					continue
 				}
-				if x := e.esp.Numbered(r.Addr()); x == nil || !e.esp.NumberedForHost(x, &f.jobs[at], number) {
+				if x := e.esp.Sealer(r.Addr()); x == nil || !e.esp.ReserveSeq(x, &f.jobs[at], number) {
 					out[at], f.jobs[at].Kind = r, esp.Decided
 					e.checker.refuse(&out[at], in[at])
 				}
@@ -163,12 +163,12 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 				out[at] = batch.Result{Verdict: batch.Lost}
 				continue
 			}
-			x, size := e.esp.Numbered(uint32(found[i])), int(uint16(found[i]>>32))
+			x, size := e.esp.Sealer(uint32(found[i])), int(uint16(found[i]>>32))
 			if x == nil || !e.checker.possible(r) || !e.esp.SealedBy(x, &in[at], size) || !inPlace(in[at], r) {
 				e.checker.refuse(&out[at], in[at])
 				continue
 			}
-			e.esp.CountNumbered(x, size)
+			e.esp.CountSealedBy(x, size)
 			last, by = at, x
 			if found[i]>>32&reportLow != 0 {
 				low = x.SA
@@ -179,7 +179,7 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 		}
 		clear(results)
 	}
-	e.esp.EndNumbered()
+	e.esp.EndSealed()
 	if low != nil {
 		e.lender.extend(low)
 	}

@@ -26,9 +26,9 @@ type Sealer struct {
 	layout ipsec.TunnelLayout
 }
 
-// BeginNumbered begins a chunk that a device has finished, but for rest packets. Only with a rest there are jobs. keys is the
+// BeginSealed begins a chunk that a device has sealed, but for rest packets. Only with a rest there are jobs. keys is the
 // size of the device's key table.
-func (s *Stage) BeginNumbered(jobs []Job, rest int, keys uint32) {
+func (s *Stage) BeginSealed(jobs []Job, rest int, keys uint32) {
 	s.startCounts()
 	s.sealers.begin(s.gateway, keys)
 	if rest > 0 {
@@ -38,9 +38,9 @@ func (s *Stage) BeginNumbered(jobs []Job, rest int, keys uint32) {
 	}
 }
 
-// PrefetchNumbered prefetches the counts of packets that CountNumbered is called for, by what the device has stored for up
+// PrefetchSealers prefetches the counts of packets that CountSealedBy is called for, by what the device has stored for up
 // to 64 of them: indexes of keys in the lower halves.
-func (s *Stage) PrefetchNumbered(found []uint64) {
+func (s *Stage) PrefetchSealers(found []uint64) {
 	for i, word := range found {
 		s.counts[i] = nil
 		if x := s.sealers.at(uint32(word)); x != nil {
@@ -50,8 +50,8 @@ func (s *Stage) PrefetchNumbered(found []uint64) {
 	ipsec.PrefetchCounts(s.counts[:len(found)])
 }
 
-// Numbered returns the outbound SA with keys at an index, or nil.
-func (s *Stage) Numbered(key uint32) *Sealer {
+// Sealer returns the outbound SA with keys at an index, or nil.
+func (s *Stage) Sealer(key uint32) *Sealer {
 	x := s.sealers.at(key)
 	if x == nil {
 		return nil
@@ -66,30 +66,30 @@ func (s *Stage) Numbered(key uint32) *Sealer {
 	return x
 }
 
-// NumberedForHost records that a device has taken a number of an SA for a packet that only the host can seal. It is not ok if
-// the device did not have the number.
-func (s *Stage) NumberedForHost(x *Sealer, job *Job, number uint64) (ok bool) {
-	job.ReservedSA, job.ReservedSeq = x.SA, number
-	return x.SA.WasLent(number)
+// ReserveSeq records that a device has taken a sequence number of an SA for a packet that only the host can seal. It is not ok if
+// the device did not have that number.
+func (s *Stage) ReserveSeq(x *Sealer, job *Job, seq uint64) (ok bool) {
+	job.ReservedSA, job.ReservedSeq = x.SA, seq
+	return x.SA.WasLent(seq)
 }
 
-// SealedBy is Sealed for a packet of a Numbered SA.
+// SealedBy is Sealed for a packet of an SA that Sealer has returned.
 func (s *Stage) SealedBy(x *Sealer, f *batch.Frame, size int) bool { return sealed(x.layout, f, size) }
 
 // HasESPOf reports whether the frame has ESP of the SA.
 func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, x.layout, f) }
 
-// CountNumbered counts a packet of size bytes that a device has sealed.
-func (s *Stage) CountNumbered(x *Sealer, size int) {
+// CountSealedBy counts a packet of size bytes that a device has sealed.
+func (s *Stage) CountSealedBy(x *Sealer, size int) {
 	x.counts.Add(1, uint64(size))
 	s.countFirstSA(x.SA, 1)
-	s.numbered++
+	s.sealed++
 }
 
-// EndNumbered ends a chunk that a device has finished.
-func (s *Stage) EndNumbered() {
-	if s.numbered > 0 {
-		s.countProtected(s.numbered, s.firstSA) // of the first packet
+// EndSealed ends a chunk that a device has sealed.
+func (s *Stage) EndSealed() {
+	if s.sealed > 0 {
+		s.countProtected(s.sealed, s.firstSA) // of the first packet
 	}
-	s.numbered = 0
+	s.sealed = 0
 }
