@@ -63,11 +63,11 @@ func (s *Stage) Expect(sa *ipsec.SA, n int) (e Expected, ok bool) {
 	return e, ok
 }
 
-// BeginExpected begins a chunk for an outbound SA that a device has finished, but for rest packets. Only with a rest there
-// are jobs.
-func (s *Stage) BeginExpected(e *Expected, jobs []Job, rest int) {
+// BeginExpected begins a chunk for an outbound SA that a device has finished, but for some packets, which are the host's. Only with
+// these there are jobs.
+func (s *Stage) BeginExpected(e *Expected, jobs []Job, hostPackets int) {
 	s.startCounts()
-	if rest == 0 {
+	if hostPackets == 0 {
 		return
 	}
 	for i := range jobs {

@@ -26,12 +26,12 @@ type Sealer struct {
 	layout ipsec.TunnelLayout
 }
 
-// BeginSealed begins a chunk that a device has sealed, but for rest packets. Only with a rest there are jobs. keys is the
-// size of the device's key table.
-func (s *Stage) BeginSealed(jobs []Job, rest int, keys uint32) {
+// BeginSealed begins a chunk that a device has sealed, but for some packets, which are the host's. Only with these there are
+// jobs. keys is the size of the device's key table.
+func (s *Stage) BeginSealed(jobs []Job, hostPackets int, keys uint32) {
 	s.startCounts()
 	s.sealers.begin(s.gateway, keys)
-	if rest > 0 {
+	if hostPackets > 0 {
 		for i := range jobs {
 			jobs[i].reset()
 		}

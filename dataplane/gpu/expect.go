@@ -145,17 +145,17 @@ func (e *Engine) postExpected(f *flight) {
 }
 
 // takeExpected finishes the packets of a chunk that were of the expected SA. It returns the number of the others.
-func (e *Engine) takeExpected(f *flight) (rest int) {
+func (e *Engine) takeExpected(f *flight) (hostPackets int) {
 	x, in, out := &f.expected, f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
 	for k := range f.tiles {
 		s := &e.mailbox.slots[f.slots[k]]
 		for _, r := range s.results[:f.tileStart(k+1)-f.tileStart(k)] {
 			if r.Verdict >= resultHost {
-				rest++
+				hostPackets++
 			}
 		}
 	}
-	e.esp.BeginExpected(x, f.jobs, rest)
+	e.esp.BeginExpected(x, f.jobs, hostPackets)
 	sealed, bytes := 0, uint64(0)
 	for k := range f.tiles {
 		last := -1 // packet that the device says that it has sealed
@@ -170,7 +170,7 @@ func (e *Engine) takeExpected(f *flight) (rest int) {
 			case r.Verdict == resultNeedsSeq:
 				e.esp.Classified(&f.jobs[at], r.Addr(), r.Len())
 				continue
-			case rest > 0:
+			case hostPackets > 0:
 				f.jobs[at].Kind = esp.Decided
 			}
 			switch out[at] = r; {
@@ -187,5 +187,5 @@ func (e *Engine) takeExpected(f *flight) (rest int) {
 		clear(results)
 	}
 	e.esp.CountSealed(x, sealed, bytes)
-	return rest
+	return hostPackets
 }

@@ -107,18 +107,18 @@ func (e *Engine) postNumbered(f *flight) {
 
 // takeNumbered finishes the packets of a chunk that the device has numbered and sealed. It returns the number of the
 // others, and of the packets to seal.
-func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
+func (e *Engine) takeNumbered(f *flight) (hostPackets, seal int) {
 	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
 	for k := range f.tiles {
 		s := &e.mailbox.slots[f.slots[k]]
 		for _, r := range s.results[:f.tileStart(k+1)-f.tileStart(k)] {
 			if r.Verdict >= resultHost {
-				rest++
+				hostPackets++
 			}
 		}
 	}
-	e.esp.BeginSealed(f.jobs, rest, e.ipsec.keys)
-	seal = f.chunk.N - rest
+	e.esp.BeginSealed(f.jobs, hostPackets, e.ipsec.keys)
+	seal = f.chunk.N - hostPackets
 	e.numbering.tried = false
 	revoked := f.revoked != e.lender.revoked.Load() // the host has used numbers behind those of the device
 	var low *ipsec.SA
@@ -153,7 +153,7 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 					e.checker.refuse(&out[at], in[at])
 				}
 				continue
-			case rest > 0:
+			case hostPackets > 0:
 				f.jobs[at].Kind = esp.Decided
 			}
 			switch out[at] = r; {
@@ -183,8 +183,8 @@ func (e *Engine) takeNumbered(f *flight) (rest, seal int) {
 	if low != nil {
 		e.lender.extend(low)
 	}
-	e.lender.numbered.Add(int64(f.chunk.N - rest))
-	return rest, seal
+	e.lender.numbered.Add(int64(f.chunk.N - hostPackets))
+	return hostPackets, seal
 }
 
 // lend lends the numbers of the SAs that seal a chunk's packets, which the device has left to the host.

@@ -130,7 +130,7 @@ func (e *Engine) advance() {
 		if f.placement != ExecutedOnGPU || f.pass == lastPass || f.pass == doneInFirst {
 			continue
 		}
-		if f.pass == firstPass && !e.found(f) {
+		if f.pass == firstPass && !e.firstPassDone(f) {
 			return
 		}
 		e.unposted--
@@ -138,8 +138,8 @@ func (e *Engine) advance() {
 	}
 }
 
-// found reports whether the first pass of a chunk is finished. Its slots stay in use.
-func (e *Engine) found(f *flight) bool {
+// firstPassDone reports whether the first pass of a chunk is finished. Its slots stay in use.
+func (e *Engine) firstPassDone(f *flight) bool {
 	for f.finished < f.tiles && e.mailbox.slots[f.slots[f.finished]].finished() {
 		f.finished++
 	}
@@ -154,20 +154,20 @@ func (e *Engine) finished(f *flight) bool {
 // postJobs makes jobs of the packets of a chunk that the device has not opened, and posts them. Without any, the
 // chunk is finished.
 func (e *Engine) postJobs(f *flight) {
-	c, rest, found, classified, bytes := f.chunk, f.chunk.N, -1, -1, lengths(f.chunk)
+	c, hostPackets, foundESP, classified, bytes := f.chunk, f.chunk.N, -1, -1, lengths(f.chunk)
 	first := f.pass == firstPass
 	if first {
 		var protected int
 		switch {
 		case f.passFlags&numbersFlag != 0:
-			rest, protected = e.takeNumbered(f)
+			hostPackets, protected = e.takeNumbered(f)
 		case f.expected.SA != nil && f.expected.SA.Direction() == ipsec.Out:
-			rest = e.takeExpected(f)
+			hostPackets = e.takeExpected(f)
 		default:
-			rest, protected = e.takeFound(f)
+			hostPackets, protected = e.takeFirstPass(f)
 		}
 		if f.passFlags&findSAsFlag != 0 {
-			found = e.esp.Received()
+			foundESP = e.esp.Received()
 		}
 		if f.passFlags&classifyFlag != 0 {
 			classified = protected
@@ -175,7 +175,7 @@ func (e *Engine) postJobs(f *flight) {
 		f.finished = 0
 	}
 	switch {
-	case rest == 0:
+	case hostPackets == 0:
 		f.pass = doneInFirst
 		e.pool.put(f.slots[:f.tiles])
 	case first:
@@ -190,16 +190,16 @@ func (e *Engine) postJobs(f *flight) {
 		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
 	}
 	aead, hmac := e.esp.Protected()
-	e.finding.observe(c.N, bytes, e.esp.Received(), found)
+	e.finding.observe(c.N, bytes, e.esp.Received(), foundESP)
 	e.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
 	sa, packets := e.esp.FirstSA()
 	if f.expected.SA != nil {
-		sa, packets = f.expected.SA, c.N-rest
+		sa, packets = f.expected.SA, c.N-hostPackets
 	}
 	e.expected.observe(sa, packets, c.N)
 	if left := -1; e.lender != nil {
 		if f.passFlags&numbersFlag != 0 {
-			left = rest
+			left = hostPackets
 		}
 		e.numbering.observe(c.N, aead+hmac-e.esp.Received(), packets, left)
 	}
@@ -212,7 +212,7 @@ func (e *Engine) postJobs(f *flight) {
 	if f.repeated {
 		e.shadow.keep(c, f.jobs)
 	}
-	if rest > 0 {
+	if hostPackets > 0 {
 		e.restartAge(f)
 		e.post(f)
 	}

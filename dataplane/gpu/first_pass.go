@@ -7,13 +7,13 @@ import (
 
 const (
 	prefetched = 64 // packets whose SAs are prefetched together
-	// othersShare: if the device has admitted all packets of a chunk but one in so many, only the others get jobs. (The steps
-	// for jobs are faster if they have many packets each.)
+	// othersShare limits the packets of a chunk that the device has not admitted, if only these get jobs: one in so many. With
+	// more of them, all packets that the device has opened get jobs, as the steps for jobs are faster with many packets each.
 	othersShare = 8
 )
 
-// foundPackets are packets of a tile whose SAs the device was asked for.
-type foundPackets struct {
+// firstPassTile has the packets of a tile after the first pass, and what the device has stored for them.
+type firstPassTile struct {
 	in      []batch.Frame
 	out     []batch.Result
 	jobs    []esp.Job
@@ -21,10 +21,10 @@ type foundPackets struct {
 	found   []uint64       // by the device: index of the SA's keys in the lower half, sequence number in the upper one
 }
 
-// foundPackets returns the packets of a tile.
-func (e *Engine) foundPackets(f *flight, tile int) foundPackets {
+// firstPassTile returns the packets of a tile.
+func (e *Engine) firstPassTile(f *flight, tile int) firstPassTile {
 	s, c, first, end := &e.mailbox.slots[f.slots[tile]], f.chunk, f.tileStart(tile), f.tileStart(tile+1)
-	return foundPackets{c.In[first:end], c.Out[first:end], f.jobs[first:end], s.results[:end-first], s.found()[:end-first]}
+	return firstPassTile{c.In[first:end], c.Out[first:end], f.jobs[first:end], s.results[:end-first], s.found()[:end-first]}
 }
 
 // admitted reports whether the device says that it has opened a packet, forwards it, and admits it.
@@ -32,17 +32,17 @@ func admitted(r batch.Result) bool {
 	return r.Verdict.Action() == batch.ActionForward && r.Addr()&esp.Admitted != 0
 }
 
-// takeFound finishes the packets of a chunk that the device has opened in its first pass, in order. It returns the number of
+// takeFirstPass finishes the packets of a chunk that the device has opened in its first pass, in order. It returns the number of
 // the packets that are the host's, and of these the ones that the device has classified.
-func (e *Engine) takeFound(f *flight) (rest, classified int) {
+func (e *Engine) takeFirstPass(f *flight) (hostPackets, classified int) {
 	others, finds := 0, f.passFlags&(findSAsFlag|expectFlag) != 0
 	for k := range f.tiles {
-		for _, r := range e.foundPackets(f, k).results {
+		for _, r := range e.firstPassTile(f, k).results {
 			switch {
 			case r.Verdict == resultHost:
-				rest++
+				hostPackets++
 			case r.Verdict == resultNeedsSeq:
-				rest++
+				hostPackets++
 				classified++
 			case !admitted(r):
 				others++
@@ -50,22 +50,22 @@ func (e *Engine) takeFound(f *flight) (rest, classified int) {
 		}
 	}
 	switch n := f.chunk.N; {
-	case !finds || (rest+others)*e.othersShare > n:
+	case !finds || (hostPackets+others)*e.othersShare > n:
 		e.takeWithJobs(f, finds)
-		if rest < n {
-			e.confirmFound(f.chunk.In[:n], f.chunk.Out[:n], f.jobs)
+		if hostPackets < n {
+			e.finishOpened(f.chunk.In[:n], f.chunk.Out[:n], f.jobs)
 		}
 	default:
-		e.takeAdmitted(f, rest > 0)
+		e.takeAdmitted(f, hostPackets > 0)
 	}
-	return rest, classified
+	return hostPackets, classified
 }
 
 // takeWithJobs makes jobs of the packets of a chunk, but of those that are the host's.
 func (e *Engine) takeWithJobs(f *flight, finds bool) {
 	e.esp.BeginOpened(f.jobs, f.chunk.N, e.ipsec.keys)
 	for k := range f.tiles {
-		p := e.foundPackets(f, k)
+		p := e.firstPassTile(f, k)
 		for i := range p.in {
 			if finds && i%prefetched == 0 {
 				e.esp.PrefetchOpeners(p.found[i:min(i+prefetched, len(p.found))])
@@ -76,14 +76,15 @@ func (e *Engine) takeWithJobs(f *flight, finds bool) {
 	}
 }
 
-// takeWithJob makes a job of packet i, unless it is the host's. Without a rest, none is: the device has written another
-// result than the one that was counted. found is true if the job is that of an SA, to be finished.
-func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) (found bool) {
+// takeWithJob makes a job of packet i, unless it is the host's. If hasHostPackets is false, takeFirstPass has counted no packet of
+// the host: a result that says so was written after the count, and is refused. opened is true if the job is to be finished: the
+// device has opened the packet.
+func (e *Engine) takeWithJob(p *firstPassTile, i int, finds, hasHostPackets bool) (opened bool) {
 	f, out, job, r := &p.in[i], &p.out[i], &p.jobs[i], p.results[i]
 	switch {
-	case r.Verdict == resultHost && rest:
+	case r.Verdict == resultHost && hasHostPackets:
 		return false
-	case r.Verdict == resultNeedsSeq && rest:
+	case r.Verdict == resultNeedsSeq && hasHostPackets:
 		e.esp.Classified(job, r.Addr(), r.Len())
 		return false
 	}
@@ -107,8 +108,8 @@ func (e *Engine) takeWithJob(p *foundPackets, i int, finds, rest bool) (found bo
 	return false
 }
 
-// confirmFound finishes packets with jobs whose SAs the device has found.
-func (e *Engine) confirmFound(in []batch.Frame, out []batch.Result, jobs []esp.Job) {
+// finishOpened finishes packets with jobs that the device has opened.
+func (e *Engine) finishOpened(in []batch.Frame, out []batch.Result, jobs []esp.Job) {
 	e.ipsec.confirm(e, in, out, jobs)
 	for i := range jobs {
 		if jobs[i].SAByDevice {
@@ -117,26 +118,26 @@ func (e *Engine) confirmFound(in []batch.Frame, out []batch.Result, jobs []esp.J
 	}
 }
 
-// takeAdmitted finishes the packets of a chunk, of which the device has admitted nearly all: these need no jobs. With a rest
-// for the host, they have jobs that say so. The packets of an SA stay in order: those with jobs are finished after all that
+// takeAdmitted finishes the packets of a chunk, of which the device has admitted nearly all: these need no jobs. If others are
+// the host's, they have jobs that say so. The packets of an SA stay in order: those with jobs are finished after all that
 // came before.
-func (e *Engine) takeAdmitted(f *flight, rest bool) {
+func (e *Engine) takeAdmitted(f *flight, hasHostPackets bool) {
 	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
-	if rest {
+	if hasHostPackets {
 		e.esp.BeginOpened(f.jobs, len(in), e.ipsec.keys)
 	} else {
 		e.esp.BeginOpened(nil, len(in), e.ipsec.keys)
 	}
 	for k := range f.tiles {
-		p, first := e.foundPackets(f, k), f.tileStart(k)
+		p, first := e.firstPassTile(f, k), f.tileStart(k)
 		for i := 0; i < len(p.in); i++ {
 			n := e.esp.AddOpened(first+i, p.in[i:], p.out[i:], p.results[i:], p.found[i:], e.checker.ports)
-			if rest {
+			if hasHostPackets {
 				decide(p.jobs[i : i+n])
 			}
-			if i += n; i < len(p.in) && e.takeWithJob(&p, i, true, rest) {
+			if i += n; i < len(p.in) && e.takeWithJob(&p, i, true, hasHostPackets) {
 				e.esp.ConfirmOpened(in, out)
-				e.confirmFound(p.in[i:i+1], p.out[i:i+1], p.jobs[i:i+1])
+				e.finishOpened(p.in[i:i+1], p.out[i:i+1], p.jobs[i:i+1])
 			}
 		}
 		clear(p.results)
