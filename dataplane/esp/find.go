@@ -25,10 +25,10 @@ func (s *Stage) BeginOpened(jobs []Job, n int, keys uint32) {
 	}
 }
 
-// MakeOpenJob makes a job of a packet whose SA a device has found: the index of its keys, and the sequence number. ok is
-// false if there is no such SA, or the packet cannot be its. The drop is that of an SA that is not usable any more.
-func (s *Stage) MakeOpenJob(f batch.Frame, job *Job, key, seq uint32) (drop batch.Result, ok bool) {
-	o := s.opener(key)
+// MakeOpenJob makes a job of a packet that a device has opened, by its report. ok is false if there is no such SA,
+// or the packet cannot be its. The drop is that of an SA that is not usable any more.
+func (s *Stage) MakeOpenJob(f batch.Frame, job *Job, report SAReport) (drop batch.Result, ok bool) {
+	o := s.opener(report.KeyIndex())
 	if o == nil {
 		return batch.Result{}, false
 	}
@@ -39,7 +39,7 @@ func (s *Stage) MakeOpenJob(f batch.Frame, job *Job, key, seq uint32) (drop batc
 		return batch.Result{}, false
 	}
 	job.ESP, job.Bytes, job.Header = uint16(at), f.Len-uint16(at), uint16(ip)
-	job.Kind, job.Mode, job.Extended, job.Admitted, job.Reroute, job.SAByDevice, job.SA, job.Seq = Open, ipsec.Tunnel, false, false, false, true, sa, uint64(seq)
+	job.Kind, job.Mode, job.Extended, job.Admitted, job.Reroute, job.SAByDevice, job.SA, job.Seq = Open, ipsec.Tunnel, false, false, false, true, sa, uint64(report.Seq())
 	job.Classified, job.ReservedSA = false, nil
 	s.countFirstSA(sa, 1)
 	if s.received++; sa.Combined() {

@@ -68,12 +68,11 @@ func (s *Stage) lookUpOpener(o *opener, key uint32) (ok bool) {
 	return true
 }
 
-// PrefetchOpeners prefetches the SAs of packets that MakeOpenJob is called for, by what the device has stored for up to 64 of them:
-// indexes of keys in the lower halves, and sequence numbers.
-func (s *Stage) PrefetchOpeners(found []uint64) {
+// PrefetchOpeners prefetches the SAs of packets that MakeOpenJob is called for, by the reports about up to 64 of them.
+func (s *Stage) PrefetchOpeners(reports []SAReport) {
 	n := 0
-	for _, word := range found {
-		if o := s.opener(uint32(word)); o != nil {
+	for _, r := range reports {
+		if o := s.opener(r.KeyIndex()); o != nil {
 			s.distinctSAs[n], s.counts[n] = o.SA, o.counts
 			n++
 		}
@@ -88,10 +87,10 @@ const Admitted = 1
 
 // AddOpened adds packets to those that ConfirmOpened is called for, from the first one on as long as the device has opened,
 // forwards to one of a number of ports, and admits them. It returns their number, and stores their results without the bit.
-// The packets are those of a chunk from first on. found is what the device has stored for them: indexes of keys in the
-// lower halves, and sequence numbers. The other packets need jobs, or their results cannot be those of inner packets.
-func (s *Stage) AddOpened(first int, in []batch.Frame, out, results []batch.Result, found []uint64, ports int) (n int) {
-	in, out, found = in[:len(results)], out[:len(results)], found[:len(results)]
+// The packets are those of a chunk from first on. reports are what the device has stored about them. The
+// other packets need jobs, or their results cannot be those of inner packets.
+func (s *Stage) AddOpened(first int, in []batch.Frame, out, results []batch.Result, reports []SAReport, ports int) (n int) {
+	in, out, reports = in[:len(results)], out[:len(results)], reports[:len(results)]
 	x := &s.opened
 	next, seqs := x.next[first:], x.seqs[first:]
 	next, seqs = next[:len(results)], seqs[:len(results)]
@@ -100,11 +99,11 @@ func (s *Stage) AddOpened(first int, in []batch.Frame, out, results []batch.Resu
 			return i
 		}
 		r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^Admitted, r.Len())
-		o := s.opener(uint32(found[i]))
+		o := s.opener(reports[i].KeyIndex())
 		if o == nil || o.counts == nil || !o.fits(in[i], r) {
 			return i
 		}
-		out[i], seqs[i] = r, uint32(found[i]>>32)
+		out[i], seqs[i] = r, reports[i].Seq()
 		if o.list == 0 {
 			x.lists = append(x.lists, openedList{o, uint16(first + i), uint16(first + i), 1})
 			o.list = uint16(len(x.lists))

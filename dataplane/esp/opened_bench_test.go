@@ -34,7 +34,7 @@ func BenchmarkConfirmOpened(b *testing.B) {
 			stage := w.Engine.ESP()
 			const size = 448
 			order := rand.New(rand.NewPCG(1, 1)).Perm(n)
-			in, out, results, found := make([]batch.Frame, size), make([]batch.Result, size), make([]batch.Result, size), make([]uint64, size)
+			in, out, results, reports := make([]batch.Frame, size), make([]batch.Result, size), make([]batch.Result, size), make([]esp.SAReport, size)
 			seq := make([]uint32, n*workers)
 			next, took := 0, []time.Duration(nil)
 			for b.Loop() {
@@ -44,11 +44,11 @@ func BenchmarkConfirmOpened(b *testing.B) {
 					seq[k]++
 					in[i] = batch.Frame{Addr: uint32(i)*4096 + 130, Len: 120, Origin: wan}
 					results[i] = batch.ForwardTo(lan, in[i].Addr+36+esp.Admitted, 78)
-					found[i] = uint64(seq[k])<<32 | uint64(sas[k].KeyIndex())
+					reports[i] = esp.SAReport(seq[k])<<32 | esp.SAReport(sas[k].KeyIndex())
 				}
 				start := time.Now()
 				stage.BeginOpened(nil, size, gateway.MaxKeys)
-				if n := stage.AddOpened(0, in, out, results, found, 3); n != size {
+				if n := stage.AddOpened(0, in, out, results, reports, 3); n != size {
 					b.Fatal(n)
 				}
 				stage.ConfirmOpened(in, out)

@@ -69,7 +69,7 @@ func TestConfirmOpenedAgreesWithConfirm(t *testing.T) {
 			inner := uint32(20 + 8 + one[k].IVLen())
 			r := batch.ForwardTo(lan, f.Addr+inner, f.Len-uint16(inner)-uint16(rnd.IntN(40)))
 			in[i], out[i], wantIn[i], wantOut[i] = f, r, f, r
-			if !added(stage, i, f, r, uint64(seq)<<32|uint64(one[k].KeyIndex())) {
+			if !added(stage, i, f, r, esp.SAReport(seq)<<32|esp.SAReport(one[k].KeyIndex())) {
 				t.Fatalf("SA %d: the packet needs a job", k)
 			}
 			if one[k].Combined() {
@@ -132,14 +132,14 @@ func TestAddOpenedRefusesOtherPackets(t *testing.T) {
 	stage := w.Engine.ESP()
 	f := batch.Frame{Addr: 130, Len: 200, Origin: wan}
 	const inner = 20 + 8 + 8
-	good, key := batch.ForwardTo(lan, 130+inner, 100), uint64(sa.KeyIndex())
+	good, key := batch.ForwardTo(lan, 130+inner, 100), esp.SAReport(sa.KeyIndex())
 	for name, x := range map[string]struct {
-		f     batch.Frame
-		r     batch.Result
-		found uint64
+		f      batch.Frame
+		r      batch.Result
+		report esp.SAReport
 	}{
-		"limited":         {f, good, uint64(limited.KeyIndex())},
-		"extended":        {f, good, uint64(extended.KeyIndex())},
+		"limited":         {f, good, esp.SAReport(limited.KeyIndex())},
+		"extended":        {f, good, esp.SAReport(extended.KeyIndex())},
 		"no SA":           {f, good, 77},
 		"beyond the keys": {f, good, gateway.MaxKeys},
 		"elsewhere":       {f, batch.ForwardTo(lan, 130+inner+4, 100), key},
@@ -148,7 +148,7 @@ func TestAddOpenedRefusesOtherPackets(t *testing.T) {
 		"short frame":     {batch.Frame{Addr: 130, Len: 60}, batch.ForwardTo(lan, 130+inner, 34), key},
 	} {
 		stage.BeginOpened(nil, 1, gateway.MaxKeys)
-		if added(stage, 0, x.f, x.r, 1<<32|x.found) {
+		if added(stage, 0, x.f, x.r, 1<<32|x.report) {
 			t.Errorf("%s: is to be confirmed", name)
 		}
 		stage.ConfirmOpened([]batch.Frame{x.f}, []batch.Result{x.r})
@@ -167,9 +167,9 @@ func TestAddOpenedRefusesOtherPackets(t *testing.T) {
 }
 
 // added adds packet i of a chunk, received in frame f, with result r.
-func added(s *esp.Stage, i int, f batch.Frame, r batch.Result, found uint64) bool {
+func added(s *esp.Stage, i int, f batch.Frame, r batch.Result, report esp.SAReport) bool {
 	out := []batch.Result{{}}
 	marked := batch.ForwardTo(r.Verdict.Port(), r.Addr()+esp.Admitted, r.Len())
-	n := s.AddOpened(i, []batch.Frame{f}, out, []batch.Result{marked}, []uint64{found}, 3)
+	n := s.AddOpened(i, []batch.Frame{f}, out, []batch.Result{marked}, []esp.SAReport{report}, 3)
 	return n == 1 && out[0] == r
 }

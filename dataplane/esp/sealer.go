@@ -38,16 +38,16 @@ func (s *Stage) BeginSealed(jobs []Job, hostPackets int, keys uint32) {
 	}
 }
 
-// PrefetchSealers prefetches the counts of packets that CountSealedBy is called for, by what the device has stored for up
-// to 64 of them: indexes of keys in the lower halves.
-func (s *Stage) PrefetchSealers(found []uint64) {
-	for i, word := range found {
+// PrefetchSealers prefetches the counts of packets that CountSealedBy is called for, by the reports about up to 64 of
+// them.
+func (s *Stage) PrefetchSealers(reports []SAReport) {
+	for i, r := range reports {
 		s.counts[i] = nil
-		if x := s.sealers.at(uint32(word)); x != nil {
+		if x := s.sealers.at(r.KeyIndex()); x != nil {
 			s.counts[i] = x.counts
 		}
 	}
-	ipsec.PrefetchCounts(s.counts[:len(found)])
+	ipsec.PrefetchCounts(s.counts[:len(reports)])
 }
 
 // Sealer returns the outbound SA with keys at an index, or nil.

@@ -161,9 +161,9 @@ func (e *Engine) takeExpected(f *flight) (hostPackets int) {
 		last := -1 // packet that the device says that it has sealed
 		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
 		results := s.results[:f.tileStart(k+1)-first]
-		found := s.found()[:len(results)]
+		reports := s.saReports()[:len(results)]
 		for i, r := range results {
-			at, key, size := first+i, uint32(found[i]), int(uint16(found[i]>>32))
+			at, key, size := first+i, reports[i].KeyIndex(), reports[i].Size()
 			switch {
 			case r.Verdict == resultHost:
 				continue

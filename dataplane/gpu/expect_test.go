@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
@@ -115,7 +116,7 @@ func (r *passesRig) answer(f *flight, host func(i int) bool) {
 			if s.results[at] = forHost; !host(i) {
 				size := int(in.Len) - packet.EthernetLen
 				front, head := r.sa.HeaderLens()
-				s.found()[at] = uint64(size)<<32 | uint64(r.sa.KeyIndex())
+				s.saReports()[at] = esp.SAReport(size)<<32 | esp.SAReport(r.sa.KeyIndex())
 				spi := r.mem[int(in.Addr)+packet.EthernetLen-head:]
 				binary.BigEndian.PutUint32(spi, r.sa.Config().SPI)
 				binary.BigEndian.PutUint32(spi[4:], uint32(f.expected.First)+uint32(i))
@@ -209,9 +210,9 @@ func TestOlderChunksHaveNumbersFirst(t *testing.T) {
 // impossibleResults change the result of packet 3 to one that a device cannot have.
 var impossibleResults = map[string]func(s *slot){
 	"no result":       func(s *slot) { s.results[3] = batch.Result{} },
-	"no length":       func(s *slot) { s.found()[3] = 0 },
-	"too long":        func(s *slot) { s.found()[3] += 1 << 32 },
-	"another key":     func(s *slot) { s.found()[3]++ },
+	"no length":       func(s *slot) { s.saReports()[3] = 0 },
+	"too long":        func(s *slot) { s.saReports()[3] += 1 << 32 },
+	"another key":     func(s *slot) { s.saReports()[3]++ },
 	"another address": func(s *slot) { s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+4, s.results[3].Len()) },
 	"another frame": func(s *slot) {
 		s.results[3] = batch.ForwardTo(1, s.results[3].Addr()+umem.FrameSize, s.results[3].Len())

@@ -18,13 +18,13 @@ type firstPassTile struct {
 	out     []batch.Result
 	jobs    []esp.Job
 	results []batch.Result // by the device
-	found   []uint64       // by the device: index of the SA's keys in the lower half, sequence number in the upper one
+	reports []esp.SAReport // by the device
 }
 
 // firstPassTile returns the packets of a tile.
 func (e *Engine) firstPassTile(f *flight, tile int) firstPassTile {
 	s, c, first, end := &e.mailbox.slots[f.slots[tile]], f.chunk, f.tileStart(tile), f.tileStart(tile+1)
-	return firstPassTile{c.In[first:end], c.Out[first:end], f.jobs[first:end], s.results[:end-first], s.found()[:end-first]}
+	return firstPassTile{c.In[first:end], c.Out[first:end], f.jobs[first:end], s.results[:end-first], s.saReports()[:end-first]}
 }
 
 // admitted reports whether the device says that it has opened a packet, forwards it, and admits it.
@@ -68,7 +68,7 @@ func (e *Engine) takeWithJobs(f *flight, finds bool) {
 		p := e.firstPassTile(f, k)
 		for i := range p.in {
 			if finds && i%prefetched == 0 {
-				e.esp.PrefetchOpeners(p.found[i:min(i+prefetched, len(p.found))])
+				e.esp.PrefetchOpeners(p.reports[i:min(i+prefetched, len(p.reports))])
 			}
 			e.takeWithJob(&p, i, finds, true)
 		}
@@ -91,7 +91,7 @@ func (e *Engine) takeWithJob(p *firstPassTile, i int, finds, hasHostPackets bool
 	var drop batch.Result
 	ok := finds && e.checker.possible(r)
 	if ok {
-		drop, ok = e.esp.MakeOpenJob(*f, job, uint32(p.found[i]), uint32(p.found[i]>>32))
+		drop, ok = e.esp.MakeOpenJob(*f, job, p.reports[i])
 	}
 	switch {
 	case !ok:
@@ -131,7 +131,7 @@ func (e *Engine) takeAdmitted(f *flight, hasHostPackets bool) {
 	for k := range f.tiles {
 		p, first := e.firstPassTile(f, k), f.tileStart(k)
 		for i := 0; i < len(p.in); i++ {
-			n := e.esp.AddOpened(first+i, p.in[i:], p.out[i:], p.results[i:], p.found[i:], e.checker.ports)
+			n := e.esp.AddOpened(first+i, p.in[i:], p.out[i:], p.results[i:], p.reports[i:], e.checker.ports)
 			if hasHostPackets {
 				decide(p.jobs[i : i+n])
 			}

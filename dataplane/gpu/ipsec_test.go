@@ -86,7 +86,7 @@ func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, stag
 		sh.process(s, len(in), flags)
 		copy(s.results, sh.out[:len(in)])
 		if flags&(findSAsFlag|expectFlag|numbersFlag) != 0 {
-			copy(s.found(), sh.found[:len(in)])
+			copy(s.saReports(), sh.reports[:len(in)])
 		}
 	})
 	return secured{sh.umem, e, func() {}}, sh

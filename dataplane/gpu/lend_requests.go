@@ -24,7 +24,6 @@ const (
 	numbersRetired = 1 << 63
 	noAnswer       = 1<<64 - 1 // no request has this answer
 	numbersLow     = 1 << 18
-	reportLow      = 1 << 31
 )
 
 // saNumbers is struct sa_numbers of job.h.

@@ -6,6 +6,7 @@ import (
 	"unsafe"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/internal/hostmem"
 	"github.com/warproute/warproute/internal/ordered"
 )
@@ -237,10 +238,9 @@ func (s *slot) finished() bool {
 	return true
 }
 
-// found returns what the device stored for each packet of a tile that was posted without jobs, where jobs are otherwise:
-// the index of the SA's keys, and in the upper half the sequence number or other words; with resultHostSeals, a sequence number.
-func (s *slot) found() []uint64 {
-	return unsafe.Slice((*uint64)(unsafe.Pointer(&s.jobs[0])), len(s.jobs))
+// saReports returns the reports about the packets of a tile that was posted without jobs: they are where jobs are otherwise.
+func (s *slot) saReports() []esp.SAReport {
+	return unsafe.Slice((*esp.SAReport)(unsafe.Pointer(&s.jobs[0])), len(s.jobs))
 }
 
 // answers returns the answers to requests (lender.ask), in place of results.

@@ -127,12 +127,12 @@ func (e *Engine) takeNumbered(f *flight) (hostPackets, seal int) {
 		var by *esp.Sealer
 		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
 		results := s.results[:f.tileStart(k+1)-first]
-		found := s.found()[:len(results)]
-		e.esp.PrefetchSealers(found[:min(prefetched, len(found))])
+		reports := s.saReports()[:len(results)]
+		e.esp.PrefetchSealers(reports[:min(prefetched, len(reports))])
 		for i, r := range results {
 			if i%prefetched == prefetched/2 { // half ahead
-				next := min(i+prefetched/2, len(found))
-				e.esp.PrefetchSealers(found[next:min(next+prefetched, len(found))])
+				next := min(i+prefetched/2, len(reports))
+				e.esp.PrefetchSealers(reports[next:min(next+prefetched, len(reports))])
 			}
 			at := first + i
 			switch {
@@ -144,11 +144,11 @@ func (e *Engine) takeNumbered(f *flight) (hostPackets, seal int) {
 				continue
 			case r.Verdict == resultHostSeals:
 				seal++
-				number := found[i]
-				if found[i] = 0; revoked {
+				seq := reports[i].HostSeq()
+				if reports[i] = 0; revoked {
 					continue
 				}
-				if x := e.esp.Sealer(r.Addr()); x == nil || !e.esp.ReserveSeq(x, &f.jobs[at], number) {
+				if x := e.esp.Sealer(r.Addr()); x == nil || !e.esp.ReserveSeq(x, &f.jobs[at], seq) {
 					out[at], f.jobs[at].Kind = r, esp.Decided
 					e.checker.refuse(&out[at], in[at])
 				}
@@ -163,14 +163,14 @@ func (e *Engine) takeNumbered(f *flight) (hostPackets, seal int) {
 				out[at] = batch.Result{Verdict: batch.Lost}
 				continue
 			}
-			x, size := e.esp.Sealer(uint32(found[i])), int(uint16(found[i]>>32))
+			x, size := e.esp.Sealer(reports[i].KeyIndex()), reports[i].Size()
 			if x == nil || !e.checker.possible(r) || !e.esp.SealedBy(x, &in[at], size) || !inPlace(in[at], r) {
 				e.checker.refuse(&out[at], in[at])
 				continue
 			}
 			e.esp.CountSealedBy(x, size)
 			last, by = at, x
-			if found[i]>>32&reportLow != 0 {
+			if reports[i].SeqsLow() {
 				low = x.SA
 			}
 		}

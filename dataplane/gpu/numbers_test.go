@@ -223,7 +223,7 @@ func numberedForHost(t *testing.T, number uint64) (r *passesRig, job deviceJob) 
 	}
 	r.number(f, func(i int) bool { return i == 5 })
 	s := &r.e.mailbox.slots[f.slots[0]]
-	s.results[5], s.found()[5] = batch.MakeResult(r.sa.KeyIndex(), 0, resultHostSeals), number
+	s.results[5], s.saReports()[5] = batch.MakeResult(r.sa.KeyIndex(), 0, resultHostSeals), esp.SAReport(number)
 	r.e.Done(r.chunks[0])
 	return r, s.jobs[5]
 }

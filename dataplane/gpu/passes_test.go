@@ -223,7 +223,7 @@ func TestCPUWaitsForUnpostedChunks(t *testing.T) {
 func TestSAsThatCannotBeFoundAreRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		result batch.Result
-		found  uint64
+		report esp.SAReport
 	}{
 		"no SA":        {batch.ForwardTo(1, 64, 100), 7},
 		"an index":     {batch.ForwardTo(1, 64, 100), 1<<32 - 1},
@@ -235,9 +235,9 @@ func TestSAsThatCannotBeFoundAreRefused(t *testing.T) {
 			r := newPassesRig(t, 4, 1)
 			f := r.submit(0, true)
 			for k := range f.tiles {
-				found := r.e.mailbox.slots[f.slots[k]].found()
-				for i := range found {
-					found[i] = c.found
+				reports := r.e.mailbox.slots[f.slots[k]].saReports()
+				for i := range reports {
+					reports[i] = c.report
 				}
 			}
 			r.finish(f, c.result)

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/lookup/trie"
@@ -37,7 +38,7 @@ type shimMemory struct {
 	ingress          []uint32
 	partialChecksums []uint32
 	deviceJobs       []deviceJob
-	found            []uint64 // in the same memory
+	reports          []esp.SAReport // in the same memory
 	keys             []byte
 	policies         []uint32
 	spis             []uint64
@@ -94,7 +95,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.ingress = view[uint32](mem, h.ingress, len(w.Ingress))
 	m.partialChecksums = view[uint32](mem, h.partialChecksums, batch.MaxPorts/32)
 	m.deviceJobs = view[deviceJob](mem, h.jobs, size)
-	m.found = view[uint64](mem, h.jobs, size)
+	m.reports = view[esp.SAReport](mem, h.jobs, size)
 	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)
 	m.policies = view[uint32](mem, h.policies, shimPolicyWords)
 	m.spis = view[uint64](mem, h.spis, spiSlots)

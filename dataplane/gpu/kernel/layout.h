@@ -151,8 +151,8 @@
 #define REQUEST_EXTEND 2
 #define REQUEST_TAKE 3
 #define REQUEST_RETIRE 4
-#define NUMBERS_LOW 262144 /* numbers; with fewer left, the device reports REPORT_LOW */
-#define REPORT_LOW 0x80000000u
+#define NUMBERS_LOW 262144 /* numbers; with fewer left, the device reports REPORT_SEQS_LOW */
+#define REPORT_SEQS_LOW 0x80000000u /* in the upper half of a report about an SA */
 
 #define CHECK_FRAME_LAYOUT \
 	static_assert(__builtin_offsetof(struct frame, addr) == 0, "struct frame: addr"); \

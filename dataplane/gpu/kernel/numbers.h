@@ -10,7 +10,7 @@
  * turn, for the host to use (RESULT_HOST_SEALS). Any other packet of the host ends the numbering of its chunk: all packets
  * behind it are the host's, and the chunk keeps the turn (TURN_KEPT) after its last batch until the host has taken
  * numbers for them. So a receiver's window need not bridge what the host does later. (If an SA has no numbers left, its
- * packets alone are the host's; it gives the device more in time, for which REPORT_LOW asks.)
+ * packets alone are the host's; it gives the device more in time, for which REPORT_SEQS_LOW asks.)
  *
  * The descriptors of a warp batch have, in the words that have the tile header otherwise:
  *
@@ -197,12 +197,12 @@ DEVICE_CALL struct numbered find_tunnel_sa(const struct ipsec_tables *ipsec, uin
 	return n;
 }
 
-/* Stores the result of a packet that the host seals with a number of the device, which goes in place of its SA's index. */
+/* Stores the result of a packet that the host seals, and the sequence number that the device has taken for it. */
 DEVICE void store_numbered(const struct mailbox *m, const struct tile *tile, uint32_t batch, uint32_t key, uint64_t number)
 {
 	struct result r = {key, 0, RESULT_HOST_SEALS};
 
-	report_sa(m, tile, batch, (uint32_t)number, (uint32_t)(number >> 32));
+	report_seq(m, tile, batch, number);
 	store_result(m, tile, batch, r);
 }
 
@@ -244,7 +244,7 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 			store_result(m, tile, batch, n.result);
 		return esp_lane_of(n.job, *w);
 	}
-	report_sa(m, tile, batch, n.key, n.result.len | (n.last - number < NUMBERS_LOW ? REPORT_LOW : 0));
+	report_sa(m, tile, batch, n.key, n.result.len | (n.last - number < NUMBERS_LOW ? REPORT_SEQS_LOW : 0));
 	n.job.high = (uint32_t)number;
 	n.job.header = (uint16_t)(number >> 32);
 	w->low = n.addr;
