@@ -10,9 +10,9 @@ import (
 
 // deviceJob is a job in the format of the device: struct job of job.h, which explains the fields.
 type deviceJob struct {
-	Key, High          uint32
-	ESP, Bytes, Header uint16
-	Flags              uint16
+	Key, SeqHigh      uint32
+	ESP, Bytes, IPLen uint16
+	Flags             uint16
 }
 
 // Flags of a job, beside its kind.
@@ -51,18 +51,21 @@ const jobBytes = 16 // the kernel loads it at once
 
 var _ = [1]struct{}{}[unsafe.Sizeof(deviceJob{})-jobBytes]
 
+// setSeq sets the sequence number of a job with jobEncapsulate, or of a request.
+func (j *deviceJob) setSeq(seq uint64) { j.SeqHigh, j.IPLen = uint32(seq), uint16(seq>>32) }
+
 // set writes a job in the device's format.
 func (j *deviceJob) set(job *esp.Job) {
 	j.Flags = uint16(job.Kind)
 	if job.Kind != esp.Seal && job.Kind != esp.Open {
 		return
 	}
-	j.Key, j.High, j.ESP, j.Bytes, j.Header = job.Key|uint32(job.KeyUsed/16)<<jobKeySegmentsShift, uint32(job.Seq>>32), job.ESP, job.Bytes, job.Header
+	j.Key, j.SeqHigh, j.ESP, j.Bytes, j.IPLen = job.Key|uint32(job.KeyUsed/16)<<jobKeySegmentsShift, uint32(job.Seq>>32), job.ESP, job.Bytes, job.Header
 	if job.Extended {
 		j.Flags |= jobExtended
 	}
 	if job.Kind == esp.Seal && job.Unread {
-		j.High, j.Header = uint32(job.Seq), uint16(job.Seq>>32)
+		j.setSeq(job.Seq)
 		j.Flags |= jobEncapsulate
 	}
 	switch {

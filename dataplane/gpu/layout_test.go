@@ -166,7 +166,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("REQUEST_RETIRE", requestRetire)
 	h.Define("NUMBERS_LOW", numbersLow, "numbers; with fewer left, the device reports REPORT_SEQS_LOW")
 	h.Define("REPORT_SEQS_LOW", esp.ReportSeqsLow, "in the upper half of a report about an SA")
-	h.Struct("job", deviceJob{}, "key", "high", "esp", "bytes", "header", "flags")
+	h.Struct("job", deviceJob{}, "key", "seq_high", "esp", "bytes", "ip_len", "flags")
 	h.Struct("sa_numbers", saNumbers{}, "next", "last")
 	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "numbers", "tunnels", "turns", "staging_words")
 }

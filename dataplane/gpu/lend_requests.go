@@ -33,11 +33,21 @@ type saNumbers struct{ Next, Last uint64 }
 type request struct {
 	what    uint16
 	key     uint32
-	number  uint64 // the last one to lend
-	count   uint32 // numbers
+	seq     uint64 // the last one to lend
+	count   uint32 // sequence numbers
 	tunnel  uint16
 	longest uint16
 	esn     bool
+}
+
+// set writes a request in the memory of a job, and returns the frame that has the rest of it: serve_request in the kernel.
+func (r *request) set(j *deviceJob) batch.Frame {
+	*j = deviceJob{Key: r.key, Bytes: r.tunnel, Flags: r.what}
+	j.setSeq(r.seq)
+	if r.esn {
+		j.ESP = 1
+	}
+	return batch.Frame{Addr: r.count, Len: r.longest}
 }
 
 // ask passes requests to the device and appends its answers. It is not ok if the device is lost. The caller holds the
@@ -51,12 +61,7 @@ func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
 		all = all[len(now):]
 		l.frames = l.frames[:0]
 		for i, r := range now {
-			job := &l.slot.jobs[i]
-			*job = deviceJob{Key: r.key, High: uint32(r.number), Header: uint16(r.number >> 32), Bytes: r.tunnel, Flags: r.what}
-			if r.esn {
-				job.ESP = 1
-			}
-			l.frames = append(l.frames, batch.Frame{Addr: r.count, Len: r.longest})
+			l.frames = append(l.frames, r.set(&l.slot.jobs[i]))
 		}
 		pending := l.slot.answers()[:len(now)]
 		for i := range pending {

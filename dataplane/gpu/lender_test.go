@@ -68,7 +68,7 @@ func newNumbersRig(t *testing.T, sas int) *numbersRig {
 
 // serve is serve_request.
 func (r *numbersRig) serve(j deviceJob, count uint32) (old uint64) {
-	number := uint64(j.Header)<<32 | uint64(j.High)
+	number := uint64(j.IPLen)<<32 | uint64(j.SeqHigh)
 	switch j.Flags {
 	case requestLend:
 		r.next[j.Key].Store(numbersRetired)

@@ -41,7 +41,7 @@ func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 		x := &lentSA{longest: by.Longest(s), key: key, next: first}
 		l.sas[s] = x
 		l.order = append(l.order, s)
-		all = append(all, request{what: requestLend, key: x.key, number: last, count: uint32(last - first + 1), tunnel: uint16(s.Tunnel()), longest: uint16(x.longest), esn: s.Extended()})
+		all = append(all, request{what: requestLend, key: x.key, seq: last, count: uint32(last - first + 1), tunnel: uint16(s.Tunnel()), longest: uint16(x.longest), esn: s.Extended()})
 	}
 	if _, ok := l.ask(all, nil); !ok {
 		l.revoke()
@@ -67,7 +67,7 @@ func (l *lender) extend(s *ipsec.SA) {
 		return
 	}
 	if last := s.Extend(lentNumbers); last != 0 {
-		if _, ok := l.ask([]request{{what: requestExtend, key: x.key, number: last}}, nil); !ok {
+		if _, ok := l.ask([]request{{what: requestExtend, key: x.key, seq: last}}, nil); !ok {
 			l.revoke()
 		}
 	}

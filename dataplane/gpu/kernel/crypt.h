@@ -70,7 +70,7 @@ DEVICE void crypt_by_warp(const struct staging *s, const struct aes_tables *t, s
 		if (!(lanes >> lane & 1) || __shfl_sync(FULL_MASK, c->failed, lane))
 			continue;
 		uint32_t flags = __shfl_sync(FULL_MASK, c->job.flags, lane);
-		struct esp_packet p = staged_packet(s, __shfl_sync(FULL_MASK, c->esp, lane), __shfl_sync(FULL_MASK, c->text, lane), flags, __shfl_sync(FULL_MASK, c->job.high, lane));
+		struct esp_packet p = staged_packet(s, __shfl_sync(FULL_MASK, c->esp, lane), __shfl_sync(FULL_MASK, c->text, lane), flags, __shfl_sync(FULL_MASK, c->job.seq_high, lane));
 		uint32_t differs = crypt_packet(staged_key(s, __shfl_sync(FULL_MASK, c->key, lane)), t, &p, (flags & JOB_KIND) == JOB_OPEN, after);
 		if (lane_id() == lane)
 			c->failed = differs;
@@ -128,7 +128,7 @@ DEVICE void gcm_by_subwarps(const struct staging *s, const struct aes_tables *t,
 		uint32_t failed = __shfl_sync(FULL_MASK, c->failed, from);
 		uint32_t esp = __shfl_sync(FULL_MASK, c->esp, from);
 		uint32_t text = __shfl_sync(FULL_MASK, c->text, from);
-		uint32_t high = __shfl_sync(FULL_MASK, c->job.high, from);
+		uint32_t high = __shfl_sync(FULL_MASK, c->job.seq_high, from);
 		int busy = owner < WARP_SIZE && !failed, open = (flags & JOB_KIND) == JOB_OPEN;
 		const struct esp_key *k = staged_key(s, key);
 		const struct esp_packet p = staged_packet(s, esp, text, flags, high);
@@ -162,7 +162,7 @@ DEVICE void gcm_by_subwarps(const struct staging *s, const struct aes_tables *t,
 /* Encrypts the batch's CBC packets that are to be sealed, four lanes per packet. */
 DEVICE void cbc_encrypt_batch(const struct staging *s, const struct aes_tables *t, const struct esp_lane *c, int mine)
 {
-	uint32_t lanes = __ballot_sync(FULL_MASK, mine && !c->failed && job_kind(c) == JOB_SEAL && staged_key(s, c->key)->cipher == ESP_CBC);
+	uint32_t lanes = __ballot_sync(FULL_MASK, mine && !c->failed && job_kind(&c->job) == JOB_SEAL && staged_key(s, c->key)->cipher == ESP_CBC);
 
 	PRAGMA_UNROLL_1
 	while (lanes) {
@@ -182,8 +182,8 @@ DEVICE void cbc_encrypt_batch(const struct staging *s, const struct aes_tables *
 DEVICE void authenticate_by_lane(const struct staging *s, struct esp_lane *c)
 {
 	const struct esp_key *k = staged_key(s, c->key);
-	const struct esp_packet p = staged_packet(s, c->esp, c->text, c->job.flags, c->job.high);
-	int open = job_kind(c) == JOB_OPEN;
+	const struct esp_packet p = staged_packet(s, c->esp, c->text, c->job.flags, c->job.seq_high);
+	int open = job_kind(&c->job) == JOB_OPEN;
 	uint32_t icv[8];
 
 	if (k->auth == ESP_COMBINED)

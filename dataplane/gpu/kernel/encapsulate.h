@@ -81,7 +81,7 @@ DEVICE_CALL uint32_t encapsulate(const struct esp_key *record, const struct esp_
 	uint32_t size = ipv4 ? get_be16(w, text) : IPV6_LEN + bswap16(inner[1] & 0xffff);
 	uint32_t used = size + 2, pad = -used & (4 * k->align_words - 1);
 	struct copied_fields f = {first >> 8 & 0xff, 0, (inner[1] & IPV4_DF) != 0};
-	uint32_t low = j->high, high = j->header;
+	uint32_t low = job_seq_low(j), high = job_seq_high(j);
 
 	if (text - esp + used + pad + 4 * k->icv_words != j->bytes)
 		return 1;

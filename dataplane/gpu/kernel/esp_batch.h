@@ -16,15 +16,15 @@ DEVICE void begin_packet(const struct esp_key *keys, const struct staging *s, co
 
 	c->esp = c->at + (frame + c->job.esp) / 4;
 	c->failed = key_segments(k, &c->job) != c->job.key >> JOB_KEY_SEGMENTS_SHIFT;
-	if (!c->failed && job_kind(c) == JOB_SEAL && c->job.flags & JOB_ENCAPSULATE) {
+	if (!c->failed && job_kind(&c->job) == JOB_SEAL && c->job.flags & JOB_ENCAPSULATE) {
 		c->failed = encapsulate(&keys[c->job.key & JOB_KEY_MASK], k, s->words + c->at, &c->job, frame + ETHERNET_LEN, frame + c->job.esp);
-		c->job.high = c->job.header; /* from here on the upper half, as without JOB_ENCAPSULATE */
+		keep_seq_high(&c->job);
 	}
-	c->failed = c->failed || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.high);
+	c->failed = c->failed || !esp_packet_at(&p, k, s->words + c->esp, c->job.bytes, 0, c->job.seq_high);
 	if (c->failed)
 		return;
 	c->text = p.words;
-	if (job_kind(c) == JOB_SEAL)
+	if (job_kind(&c->job) == JOB_SEAL)
 		esp_encrypt_iv(k, t, &p);
 }
 
@@ -36,7 +36,7 @@ DEVICE uint32_t finish_packet(const struct ipsec_tables *ipsec, const struct sta
 	uint32_t *words = s->words + c->at;
 	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start, end = c->segments * SEGMENT;
 
-	if (job_kind(c) == JOB_SEAL) {
+	if (job_kind(&c->job) == JOB_SEAL) {
 		if (c->failed)
 			return DROP_XFRM_OUT_STATE_PROTO_ERROR;
 		if (c->job.flags & JOB_UDP_CHECKSUM)
@@ -75,7 +75,7 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 		struct found_job found = find_job(ipsec, header, w.high & 0xffff);
 		if (found.job.key >> JOB_KEY_SEGMENTS_SHIFT <= largest_key(c->segments)) /* the record may be reused, as in begin_packet */
 			c->job = found.job;
-		if (job_kind(c) == JOB_OPEN) {
+		if (job_kind(&c->job) == JOB_OPEN) {
 			report_sa(m, tile, batch, c->job.key & JOB_KEY_MASK, found.seq);
 		} else {
 			struct result r = {0, 0, RESULT_HOST};
@@ -84,7 +84,7 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 			store_result(m, tile, batch, r);
 		}
 	}
-	g->lanes &= __ballot_sync(FULL_MASK, job_kind(c) == JOB_OPEN);
+	g->lanes &= __ballot_sync(FULL_MASK, job_kind(&c->job) == JOB_OPEN);
 	return place_keys(s, g->lanes, c);
 }
 
@@ -98,16 +98,16 @@ DEVICE void match_staged_set(const struct mailbox *m, const struct tile *tile, c
 	if (g->lanes >> lane_id() & 1) {
 		struct matched r = match_expected(ipsec, c->job, s->words + c->at + (w->low - 2 - c->start) / 4, *w, e, place_in_batch(), (flags & CLAMP_MSS) != 0);
 		c->job = r.job;
-		if (job_kind(c) >= JOB_SEAL)
+		if (job_kind(&c->job) >= JOB_SEAL)
 			report_sa(m, tile, batch, expected_key(&e), r.word);
 		else
 			store_result(m, tile, batch, r.result);
-		if (job_kind(c) == JOB_SEAL) {
+		if (job_kind(&c->job) == JOB_SEAL) {
 			w->low -= front_of(ipsec->keys + expected_key(&e)).all;
 			w->high = (w->high & 0xffff0000) | (c->job.esp + c->job.bytes);
 		}
 	}
-	g->lanes &= __ballot_sync(FULL_MASK, job_kind(c) >= JOB_SEAL);
+	g->lanes &= __ballot_sync(FULL_MASK, job_kind(&c->job) >= JOB_SEAL);
 }
 
 /* Seals or opens the staged packets of a batch and updates w. Returns whether the lane's packet is
@@ -196,9 +196,9 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 {
 	int find = (flags & FIND_SAS) != 0;
 	struct esp_lane c = begin_lane(m, tile, ipsec, scratch, block_turn, batch, &w, flags);
-	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c) >= JOB_SEAL;
+	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c.job) >= JOB_SEAL;
 	uint32_t pending = __ballot_sync(FULL_MASK, staged);
-	int active = job_kind(&c) == JOB_PLAIN;
+	int active = job_kind(&c.job) == JOB_PLAIN;
 	struct snapshot s = load_headers(m, tile, scratch, w, active);
 	struct staged_set g = {0, 0, staging->size};
 	struct segments segments = {0, 0};

@@ -113,8 +113,7 @@ DEVICE_CALL struct matched match_expected(const struct ipsec_tables *ipsec, stru
 		return c;
 	uint64_t seq = ((uint64_t)(e.high & 0xffff) << 32 | e.low) + number;
 	c.job = j;
-	c.job.high = (uint32_t)seq;
-	c.job.header = (uint16_t)(seq >> 32);
+	set_job_seq(&c.job, seq);
 	c.word = c.result.len;
 	set_expected_length(&c.job, k, index, c.result.len, 0);
 	return c;

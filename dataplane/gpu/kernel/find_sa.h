@@ -99,7 +99,7 @@ DEVICE_CALL struct found_job find_job(const struct ipsec_tables *ipsec, uint32_t
 	j.key = key | segments << JOB_KEY_SEGMENTS_SHIFT;
 	j.esp = (uint16_t)(ETHERNET_LEN + h.esp);
 	j.bytes = (uint16_t)h.bytes;
-	j.header = (uint16_t)h.ip;
+	j.ip_len = (uint16_t)h.ip;
 	j.flags = (uint16_t)(JOB_OPEN | h.tos << JOB_ARG_SHIFT);
 	return (struct found_job){j, word_at(&p, h.esp + 4)};
 }

@@ -126,9 +126,9 @@ DEVICE uint32_t decapsulate(uint32_t *w, const struct job *j, uint32_t outer, ui
 		in->ip = text;
 		return unwrap_tunnel(w, size, next, detail, in);
 	}
-	in->ip = text - j->header;
-	in->size = j->header + size;
-	restore_header(w, outer, j->header, detail, next, in);
+	in->ip = text - j->ip_len;
+	in->size = j->ip_len + size;
+	restore_header(w, outer, j->ip_len, detail, next, in);
 	return DROP_NONE;
 }
 

@@ -11,15 +11,31 @@
 /* Lengths and offsets are in bytes. */
 struct job {
 	uint32_t key;        /* index of the key record; from bit JOB_KEY_SEGMENTS_SHIFT on, the segments of it in use */
-	uint32_t high;       /* upper half of a 64-bit sequence number; with JOB_ENCAPSULATE the lower half */
+	uint32_t seq_high;   /* upper half of a 64-bit sequence number; with JOB_ENCAPSULATE see job_seq_low */
 	uint16_t esp, bytes; /* offset of the SPI in the frame; length from there to the end of the ICV */
-	uint16_t header;     /* open in transport mode: length of the IP headers in front of ESP; with JOB_ENCAPSULATE bits 32 to 47 of the sequence number */
+	uint16_t ip_len;     /* open: length of the IP headers in front of ESP; with JOB_ENCAPSULATE see job_seq_high */
 	uint16_t flags;
 };
 
 #define JOB_KEY_MASK ((1u << JOB_KEY_SEGMENTS_SHIFT) - 1)
 
 CHECK_JOB_LAYOUT;
+
+DEVICE uint32_t job_kind(const struct job *j) { return j->flags & JOB_KIND; }
+
+/* The sequence number of a job with JOB_ENCAPSULATE, or of a request (serve_request): bits 0 to 31 are in seq_high, bits 32 to 47 in
+ * ip_len. */
+DEVICE uint32_t job_seq_low(const struct job *j) { return j->seq_high; }
+DEVICE uint32_t job_seq_high(const struct job *j) { return j->ip_len; }
+
+DEVICE void set_job_seq(struct job *j, uint64_t seq)
+{
+	j->seq_high = (uint32_t)seq;
+	j->ip_len = (uint16_t)(seq >> 32);
+}
+
+/* Leaves the upper half in seq_high, as without JOB_ENCAPSULATE. */
+DEVICE void keep_seq_high(struct job *j) { j->seq_high = j->ip_len; }
 
 /* The sequence numbers of an outbound SA that are lent to the device (numbers.h). */
 struct sa_numbers {

@@ -210,10 +210,10 @@
 
 #define CHECK_JOB_LAYOUT \
 	static_assert(__builtin_offsetof(struct job, key) == 0, "struct job: key"); \
-	static_assert(__builtin_offsetof(struct job, high) == 4, "struct job: high"); \
+	static_assert(__builtin_offsetof(struct job, seq_high) == 4, "struct job: seq_high"); \
 	static_assert(__builtin_offsetof(struct job, esp) == 8, "struct job: esp"); \
 	static_assert(__builtin_offsetof(struct job, bytes) == 10, "struct job: bytes"); \
-	static_assert(__builtin_offsetof(struct job, header) == 12, "struct job: header"); \
+	static_assert(__builtin_offsetof(struct job, ip_len) == 12, "struct job: ip_len"); \
 	static_assert(__builtin_offsetof(struct job, flags) == 14, "struct job: flags"); \
 	static_assert(sizeof(struct job) == 16, "struct job: size")
 

@@ -91,32 +91,32 @@ DEVICE uint32_t *turn_of_worker(const struct ipsec_tables *ipsec, uint32_t heade
 	return ipsec->turns + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS * (SECTOR / 4);
 }
 
-/* Serves a request of the host about an SA, with the key index and the tunnel (bytes) of the job: number is job.high and
- * job.header, the count of numbers is the frame's address. Returns the answer, which the host reads in place of a result. */
+/* Serves a request of the host about the sequence numbers of an SA. It is in the memory of a job and a frame (request.set in
+ * lend_requests.go). Returns the answer, which the host reads in place of a result. */
 DEVICE uint64_t serve_request(const struct ipsec_tables *ipsec, struct job j, struct desc_word w)
 {
 	struct sa_numbers *n = ipsec->numbers + (j.key & JOB_KEY_MASK);
-	uint64_t number = (uint64_t)j.header << 32 | j.high, old = 0, last;
-	uint32_t tunnel = j.bytes;
+	uint64_t seq = (uint64_t)j.ip_len << 32 | j.seq_high, old = 0, last; /* as job_seq_low and job_seq_high have it */
+	uint32_t tunnel = j.bytes, count = w.low;
 
 	switch (j.flags) {
-	case REQUEST_LEND: /* the last ones up to number; the frame's length is that of the longest packet */
+	case REQUEST_LEND: /* count numbers up to seq, for packets as long as the frame at most; esp says whether they have 64 bits */
 		atomic_exchange64(&n->next, NUMBERS_RETIRED); /* if the host has revoked a loan */
 		fence_acq_rel_gpu();
-		store64(&n->last, number);
+		store64(&n->last, seq);
 		fence_acq_rel_gpu();
-		old = atomic_exchange64(&n->next, number - w.low + 1);
+		old = atomic_exchange64(&n->next, seq - count + 1);
 		fence_acq_rel_gpu();
 		store64(ipsec->tunnels + tunnel, (uint64_t)j.esp << SA_EXTENDED_SHIFT | (uint64_t)(w.high & 0xffff) << 32 | (j.key + 1));
 		break;
-	case REQUEST_EXTEND: /* up to number */
-		store64(&n->last, number);
+	case REQUEST_EXTEND: /* up to seq */
+		store64(&n->last, seq);
 		break;
 	case REQUEST_TAKE:
 		last = load64(&n->last);
 		if (last) /* loaded before next changes: see find_tunnel_sa */
-			old = atomic_add64(&n->next, w.low);
-		if (!last || old + w.low - 1 > last)
+			old = atomic_add64(&n->next, count);
+		if (!last || old + count - 1 > last)
 			old |= NUMBERS_RETIRED;
 		break;
 	case REQUEST_RETIRE:
@@ -245,8 +245,8 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 		return esp_lane_of(n.job, *w);
 	}
 	report_sa(m, tile, batch, n.key, n.result.len | (n.last - number < NUMBERS_LOW ? REPORT_SEQS_LOW : 0));
-	n.job.high = (uint32_t)number;
-	n.job.header = (uint16_t)(number >> 32);
+	n.job.seq_high = (uint32_t)number; /* as set_job_seq does */
+	n.job.ip_len = (uint16_t)(number >> 32);
 	w->low = n.addr;
 	w->high = (w->high & 0xffff0000) | (n.job.esp + n.job.bytes);
 	return esp_lane_of(n.job, *w);

@@ -75,8 +75,6 @@ struct segments {
 	uint32_t from, to;
 };
 
-DEVICE uint32_t job_kind(const struct esp_lane *c) { return c->job.flags & JOB_KIND; }
-
 /* Packets staged together: their lanes, the number of segments, and the word offset of the first key. */
 struct staged_set {
 	uint32_t lanes, segments, keys;

@@ -66,7 +66,7 @@ static int keeps_keys(void)
 
 	for (uint32_t i = batch * tile.batch_packets; i < tile.packets && i < (batch + 1) * tile.batch_packets; i++) {
 		const struct job *j = &jobs[i];
-		if ((j->flags & JOB_KIND) < JOB_SEAL)
+		if (job_kind(j) < JOB_SEAL)
 			continue;
 		const struct esp_key *k = &ipsec_tables.keys[j->key & JOB_KEY_MASK];
 		for (uint32_t segment = 0; segment < k->segments; segment++)
