@@ -129,6 +129,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("JOB_KIND", 3, "mask of the kind")
 	h.Define("JOB_PLAIN", uint64(esp.Plain), "no ESP processing, only lookup")
 	h.Define("JOB_DECIDED", uint64(esp.Decided), "no processing: the host has decided")
+	h.Define("JOB_NONE", uint64(esp.Decided), "the same: the lane has no packet, or none that the device seals, opens or looks up")
 	h.Define("JOB_SEAL", uint64(esp.Seal), "encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV, unless JOB_ENCAPSULATE is set")
 	h.Define("JOB_OPEN", uint64(esp.Open))
 	h.Define("JOB_EXTENDED", jobExtended, "64-bit sequence numbers")

@@ -156,12 +156,12 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 	return mine && reason == DROP_NONE;
 }
 
-/* Returns the context of a lane whose packet is expected to be of an SA, JOB_DECIDED if it is the host's. All of them
+/* Returns the context of a lane whose packet is expected to be of an SA, JOB_NONE if it is the host's. All of them
  * share one key in the staging buffer, that of the longest. */
 DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, uint32_t batch, struct desc_word w)
 {
 	struct expected e = expected_sa(w);
-	struct expected_job x = {{0, 0, 0, 0, 0, JOB_DECIDED}, w.low};
+	struct expected_job x = {{0, 0, 0, 0, 0, JOB_NONE}, w.low};
 
 	if (has_packet(tile, batch) && may_classify(w) && (e.high & EXPECT_OPEN || !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS)))
 		x = expected_frame(ipsec, w, e);

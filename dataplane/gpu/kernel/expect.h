@@ -57,11 +57,11 @@ struct expected_job {
 	uint32_t addr;
 };
 
-/* Returns the job of a frame if its packet is of the expected SA and fills the frame: what to stage. JOB_DECIDED: the packet
+/* Returns the job of a frame if its packet is of the expected SA and fills the frame: what to stage. JOB_NONE: the packet
  * is the host's. */
 DEVICE_CALL struct expected_job expected_frame(const struct ipsec_tables *ipsec, struct desc_word w, struct expected e)
 {
-	struct expected_job x = {{0, 0, 0, 0, 0, JOB_DECIDED}, w.low};
+	struct expected_job x = {{0, 0, 0, 0, 0, JOB_NONE}, w.low};
 	const struct esp_key *k = ipsec->keys + expected_key(&e);
 	uint32_t len = w.high & 0xffff, open = e.high & EXPECT_OPEN;
 	struct front front = front_of(k);
@@ -85,7 +85,7 @@ DEVICE_CALL struct expected_job expected_frame(const struct ipsec_tables *ipsec,
 	return x;
 }
 
-/* The job of a staged packet, or its result if it is not of the expected SA: job is JOB_DECIDED then. */
+/* The job of a staged packet, or its result if it is not of the expected SA: job is JOB_NONE then. */
 struct matched {
 	struct job job;
 	struct result result;
@@ -98,7 +98,7 @@ DEVICE_CALL struct matched match_expected(const struct ipsec_tables *ipsec, stru
 {
 	uint32_t index = expected_key(&e);
 	const struct esp_key *k = ipsec->keys + index;
-	struct matched c = {{0, 0, 0, 0, 0, JOB_DECIDED}, {0, 0, RESULT_HOST}, 0};
+	struct matched c = {{0, 0, 0, 0, 0, JOB_NONE}, {0, 0, RESULT_HOST}, 0};
 
 	if (e.high & EXPECT_OPEN) {
 		struct found_job found = find_job(ipsec, header, w.high & 0xffff);

@@ -80,7 +80,7 @@ struct found_job {
  * host's. */
 DEVICE_CALL struct found_job find_job(const struct ipsec_tables *ipsec, uint32_t *header, uint32_t len)
 {
-	struct found_job none = {{0, 0, 0, 0, 0, JOB_DECIDED}, 0};
+	struct found_job none = {{0, 0, 0, 0, 0, JOB_NONE}, 0};
 	struct job j = none.job;
 	struct packet p = {header, (uint8_t *)header + HEADER_IP, 0, 0, 0, 0};
 	struct esp_headers h;

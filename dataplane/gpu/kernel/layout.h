@@ -113,6 +113,7 @@
 #define JOB_KIND 3 /* mask of the kind */
 #define JOB_PLAIN 0 /* no ESP processing, only lookup */
 #define JOB_DECIDED 1 /* no processing: the host has decided */
+#define JOB_NONE 1 /* the same: the lane has no packet, or none that the device seals, opens or looks up */
 #define JOB_SEAL 2 /* encrypt in place: the host wrote headers, padding, and a nonce as CBC's IV, unless JOB_ENCAPSULATE is set */
 #define JOB_OPEN 3
 #define JOB_EXTENDED 4 /* 64-bit sequence numbers */

@@ -156,7 +156,7 @@ DEVICE uint64_t shuffle64(uint64_t v, uint32_t lane)
 }
 
 /* A packet that gets a number, by an SA. Its job is to be sealed, but for the number, with a frame that begins at addr then;
- * or JOB_DECIDED if the host seals it. Without an SA, the packet is the host's: result. */
+ * or JOB_NONE if the host seals it. Without an SA, the packet is the host's: result. */
 struct numbered {
 	struct job job;
 	struct result result;
@@ -169,7 +169,7 @@ struct numbered {
  * a number beyond the loan could look valid after the host has used it and has lent more. */
 DEVICE_CALL struct numbered find_tunnel_sa(const struct ipsec_tables *ipsec, uint32_t *header, struct desc_word w, int clamp)
 {
-	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
+	struct numbered n = {{0, 0, 0, 0, 0, JOB_NONE}, classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
 	uint32_t at = w.low % FRAME_BYTES;
 
 	if (!n.result.len || n.result.addr >= TUNNELS)
@@ -207,7 +207,7 @@ DEVICE void store_numbered(const struct mailbox *m, const struct tile *tile, uin
 }
 
 /* Returns the context of a lane whose packet is to be sealed with a number of the device, and moves w to the frame to
- * transmit. JOB_DECIDED: the lane has no packet, or it is the host's, and the result is stored. */
+ * transmit. JOB_NONE: the lane has no packet, or it is the host's, and the result is stored. */
 DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
 				     uint32_t *block, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
@@ -216,7 +216,7 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
 	struct header_segments h = read_headers(tile, *w, mine);
-	struct numbered n = {{0, 0, 0, 0, 0, JOB_DECIDED}, {0, 0, RESULT_HOST}, NO_SA, 0, 0};
+	struct numbered n = {{0, 0, 0, 0, 0, JOB_NONE}, {0, 0, RESULT_HOST}, NO_SA, 0, 0};
 
 	fill_headers(scratch, &h);
 	__syncwarp();
@@ -237,7 +237,7 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 	uint64_t number = shuffle64(first, s.leader) + s.place;
 	int numbered = n.key != NO_SA && number <= n.last;
 	if (!numbered || (n.job.flags & JOB_KIND) != JOB_SEAL) {
-		n.job.flags = JOB_DECIDED;
+		n.job.flags = JOB_NONE;
 		if (numbered)
 			store_numbered(m, tile, batch, n.key, number);
 		else if (received)
@@ -254,7 +254,7 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 
 DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uint32_t batch)
 {
-	struct job j = {0, 0, 0, 0, 0, JOB_DECIDED};
+	struct job j = {0, 0, 0, 0, 0, JOB_NONE};
 
 	if (has_packet(tile, batch)) {
 		struct words4 w = host_load128((const struct job *)(tile->slot + m->jobs) + packet_index(tile, batch));

@@ -52,7 +52,7 @@ struct esp_lane {
 /* Returns the context of a lane whose packet has no job yet. */
 DEVICE struct esp_lane received_lane_of(struct desc_word w)
 {
-	struct job none = {0, 0, 0, 0, 0, JOB_DECIDED};
+	struct job none = {0, 0, 0, 0, 0, JOB_NONE};
 	struct esp_lane c = {none, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 
 	c.start = (w.low - 2) & ~(SECTOR - 1u);
