@@ -86,6 +86,9 @@ type flight struct {
 	seen      time.Duration // first poll that found it finished
 }
 
+// assignsSeqs reports whether a chunk was posted for the device to assign sequence numbers.
+func (f *flight) assignsSeqs() bool { return f.passFlags&seqFlag != 0 }
+
 // Placement is where a chunk was executed, and why.
 type Placement uint8
 
@@ -201,8 +204,8 @@ func (e *Engine) post(f *flight) {
 		for i := range in {
 			s.jobs[i].set(&f.jobs[first+i])
 		}
-		if k == 0 && f.passFlags&numbersFlag != 0 {
-			s.postWith(in, e.tiling.each(len(in)), e.number, hasJobsFlag|numbersFlag, func(int) batchWords { return batchWords{low: f.turn} })
+		if k == 0 && f.assignsSeqs() {
+			s.postWith(in, e.tiling.each(len(in)), e.number, releaseTurnFlags, func(int) batchWords { return batchWords{low: f.turn} })
 			continue
 		}
 		s.post(in, e.tiling.each(len(in)), e.number, nil, hasJobsFlag)

@@ -91,7 +91,7 @@ func (e *Engine) settle(sa *ipsec.SA) bool {
 func (e *Engine) olderNumbered(sa *ipsec.SA) bool {
 	for i := range e.inFlight[:len(e.inFlight)-1] {
 		f := &e.inFlight[i]
-		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && (f.expected.SA != sa || sa == nil && f.passFlags&numbersFlag == 0) {
+		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && (f.expected.SA != sa || sa == nil && !f.assignsSeqs()) {
 			return false
 		}
 	}

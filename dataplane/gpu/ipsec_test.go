@@ -79,13 +79,13 @@ func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, stag
 				sh.deviceJobs[i] = s.jobs[i]
 			}
 		}
-		flags := int(s.descriptors[0]>>32) & (findSAsFlag | classifyFlag | clampMSSFlag | expectFlag | numbersFlag)
+		flags := int(s.descriptors[0]>>32) & (findSAsFlag | classifyFlag | clampMSSFlag | expectFlag | seqFlag)
 		if flags&(findSAsFlag|classifyFlag|expectFlag) == 0 {
 			flags |= hasJobsFlag
 		}
 		sh.process(s, len(in), flags)
 		copy(s.results, sh.out[:len(in)])
-		if flags&(findSAsFlag|expectFlag|numbersFlag) != 0 {
+		if flags&(findSAsFlag|expectFlag|seqFlag) != 0 {
 			copy(s.saReports(), sh.reports[:len(in)])
 		}
 	})

@@ -67,7 +67,7 @@ func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
 		for i := range pending {
 			pending[i] = noAnswer
 		}
-		l.slot.post(l.frames, min(batchFrames, len(now)), 0, nil, numbersFlag)
+		l.slot.post(l.frames, min(batchFrames, len(now)), 0, nil, seqRequestFlags)
 		if l.posted != nil {
 			l.posted(l.slot, len(now))
 		}

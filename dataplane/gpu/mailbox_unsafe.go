@@ -47,9 +47,16 @@ const (
 	classifyFlag           = 1 << 26
 	clampMSSFlag           = 1 << 25
 	expectFlag             = 1 << 24
-	numbersFlag            = 1 << 31
+	seqFlag                = 1 << 31 // sequence numbers: see below
 	inlineShortHeadersFlag = 1 << 28
 	stop                   = 1<<32 - 1
+)
+
+// Flags of tiles about sequence numbers (kernel/numbers.h): seqFlag means something else with each.
+const (
+	assignSeqsFlags  = seqFlag | classifyFlag // the device assigns sequence numbers to packets, and seals them
+	releaseTurnFlags = seqFlag | hasJobsFlag  // of the last pass: the device releases the turn that the chunk has kept
+	seqRequestFlags  = seqFlag                // alone: requests of the lender
 )
 
 // mailbox is host memory through which workers and the blocks of a GPU exchange tiles.

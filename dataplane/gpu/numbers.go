@@ -82,7 +82,7 @@ func (e *Engine) numbers() bool {
 
 // postNumbered posts a chunk for the device to number.
 func (e *Engine) postNumbered(f *flight) {
-	f.passFlags = numbersFlag | classifyFlag
+	f.passFlags = assignSeqsFlags
 	if e.esp.Clamps() {
 		f.passFlags |= clampMSSFlag
 	}

@@ -28,7 +28,7 @@ func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secu
 		for i := range n {
 			sh.in[i], sh.deviceJobs[i] = posted(s, i), s.jobs[i]
 		}
-		sh.process(s, n, numbersFlag)
+		sh.process(s, n, seqRequestFlags)
 		copy(s.results, sh.out[:n])
 		s.report()
 	}
@@ -167,13 +167,13 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 	r := newPassesRig(t, 4, 3)
 	words := func(f *flight, k int) [3]uint32 {
 		s := &r.e.mailbox.slots[f.slots[k]]
-		return [3]uint32{uint32(s.descriptors[0] >> 32 & (numbersFlag | classifyFlag | hasJobsFlag)), uint32(s.descriptors[cacheLineWords] >> 32), uint32(s.descriptors[2*cacheLineWords] >> 32)}
+		return [3]uint32{uint32(s.descriptors[0] >> 32 & (assignSeqsFlags | hasJobsFlag)), uint32(s.descriptors[cacheLineWords] >> 32), uint32(s.descriptors[2*cacheLineWords] >> 32)}
 	}
 	turn := uint32(0)
 	for k := range r.chunks {
 		f := r.submitNumbered(k)
 		for tile := range f.tiles {
-			want := [3]uint32{numbersFlag | classifyFlag, turn, 0}
+			want := [3]uint32{assignSeqsFlags, turn, 0}
 			if tile == 0 {
 				want[2] = 1
 			}
@@ -191,7 +191,7 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 	if r.e.Done(r.chunks[0]); first.pass != lastPass {
 		t.Fatalf("pass %d: %v", first.pass, r.e.state.err())
 	}
-	if got, want := words(first, 0), [3]uint32{numbersFlag | hasJobsFlag, first.turn, 0}; got != want {
+	if got, want := words(first, 0), [3]uint32{releaseTurnFlags, first.turn, 0}; got != want {
 		t.Errorf("the second pass: %#x, want %#x", got, want)
 	}
 	for k, job := range first.jobs {

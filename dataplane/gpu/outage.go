@@ -87,7 +87,7 @@ func (e *Engine) abandonTiles(f *flight) {
 		return
 	case firstPass:
 		e.unposted--
-		if f.passFlags&numbersFlag != 0 {
+		if f.assignsSeqs() {
 			e.numbering.kept, e.numbering.stuck = true, e.numbering.stuck || e.numbering.tried
 		}
 		e.pool.put(f.slots[:f.finished])

@@ -159,7 +159,7 @@ func (e *Engine) postJobs(f *flight) {
 	if first {
 		var protected int
 		switch {
-		case f.passFlags&numbersFlag != 0:
+		case f.assignsSeqs():
 			hostPackets, protected = e.takeNumbered(f)
 		case f.expected.SA != nil && f.expected.SA.Direction() == ipsec.Out:
 			hostPackets = e.takeExpected(f)
@@ -182,7 +182,7 @@ func (e *Engine) postJobs(f *flight) {
 		f.pass = lastPass
 		e.esp.Rest(c.In[:c.N], c.Out[:c.N], f.jobs, e.ipsec.keys)
 		e.checker.markAll(c, f.jobs)
-		if f.passFlags&numbersFlag != 0 {
+		if f.assignsSeqs() {
 			e.lend(f)
 		}
 	default:
@@ -198,7 +198,7 @@ func (e *Engine) postJobs(f *flight) {
 	}
 	e.expected.observe(sa, packets, c.N)
 	if left := -1; e.lender != nil {
-		if f.passFlags&numbersFlag != 0 {
+		if f.assignsSeqs() {
 			left = hostPackets
 		}
 		e.numbering.observe(c.N, aead+hmac-e.esp.Received(), packets, left)
@@ -222,7 +222,7 @@ func (e *Engine) postJobs(f *flight) {
 // does not count as the device's time.
 func (e *Engine) restartAge(f *flight) {
 	f.posted = batch.Clock()
-	if f.passFlags&numbersFlag == 0 {
+	if !f.assignsSeqs() {
 		return
 	}
 	for i := len(e.inFlight) - 1; &e.inFlight[i] != f; i-- {

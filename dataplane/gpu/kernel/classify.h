@@ -1,5 +1,5 @@
 /* Outbound policies of received plaintext, for tiles with CLASSIFY: the host posts frames without having
- * read them, and the device finds the tunnel of each. Without NUMBERS, the host then takes sequence numbers in
+ * read them, and the device finds the tunnel of each. Without ASSIGN_SEQS, the host then takes sequence numbers in
  * the order of packets, and posts the packets again with jobs. Included by esp_batch.h.
  *
  * The device classifies packets in their common form: valid, without IP options, extension headers or

@@ -182,14 +182,14 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
 		return received_lane_of(*w);
 	if (!(flags & HAS_JOBS))
 		return numbered_lane(m, tile, ipsec, scratch, block_turn, batch, w, flags);
-	if (flags & NUMBERS && batch == 0 && lane_id() == DESC_LINE_LANES)
+	if (flags & SEQ && batch == 0 && lane_id() == DESC_LINE_LANES) /* RELEASE_TURN, as the tile has HAS_JOBS */
 		pass_kept_turn(turn_of_worker(ipsec, flags), w->high);
 	return esp_lane_of(load_job(m, tile, batch), *w);
 }
 
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
  * many at a time as the staging buffer holds. Each is written back once, after its lookup. flags are those of the
- * tile header: with FIND_SAS, EXPECT_SA, and NUMBERS without HAS_JOBS, the device makes the jobs. */
+ * tile header: with FIND_SAS, EXPECT_SA or ASSIGN_SEQS, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
 			      uint32_t *block_turn, uint32_t batch, struct desc_word w, uint32_t flags)

@@ -24,7 +24,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  * the packet from 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) +
  * the same sectors, or those of the inner packet if it was opened. Key segments are read from device
  * memory. With FIND_SAS and EXPECT_SA, it reads whole packets in place of jobs, and writes 8 (key, and sequence number or
- * length) besides. With CLASSIFY alone, it reads 64 of each packet and writes 8; with NUMBERS too, it reads 64 more, and writes
+ * length) besides. With CLASSIFY alone, it reads 64 of each packet and writes 8; with ASSIGN_SEQS, it reads 64 more, and writes
  * 16. Other packets: as in forward.cu without inlined headers, and 16 (job) if the tile has jobs. */
 extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct ipsec_tables ipsec)
 {
@@ -60,9 +60,9 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 			;
 		struct tile tile = tile_of(&m, slot, seq, header);
 		int active = has_packet(&tile, batch);
-		if (header & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (header & (NUMBERS | CLASSIFY)) == (NUMBERS | CLASSIFY)) {
+		if (header & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (header & ASSIGN_SEQS) == ASSIGN_SEQS) {
 			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->turn, batch, poll.w, header);
-		} else if (header & NUMBERS) {
+		} else if (header & SEQ_REQUESTS) {
 			serve_batch(&m, &tile, &ipsec, batch, poll.w);
 		} else if (header & CLASSIFY) {
 			classify_batch(&m, &tile, &ipsec, scratch, batch, poll.w, (header & CLAMP_MSS) != 0);

@@ -92,7 +92,10 @@
 #define CLASSIFY 0x4000000u /* the device finds the tunnels of plaintext to seal (classify.h) */
 #define CLAMP_MSS 0x2000000u /* with CLASSIFY: the host lowers MSS options */
 #define EXPECT_SA 0x1000000u /* all packets are expected to be of one SA (expect.h) */
-#define NUMBERS 0x80000000u /* the device takes sequence numbers by itself (numbers.h) */
+#define SEQ 0x80000000u /* sequence numbers (numbers.h), in one of these combinations: */
+#define ASSIGN_SEQS 0x84000000u /* the device assigns sequence numbers to packets, and seals them */
+#define RELEASE_TURN 0xa0000000u /* the device releases the turn that the chunk has kept */
+#define SEQ_REQUESTS 0x80000000u /* no other of these flags: requests of the host about sequence numbers */
 #define STOP 0xffffffffu /* control word: the kernel ends */
 #define INLINE_BATCHES 3 /* batches of a slot with room for inlined headers */
 #define HEADER_BYTES 64

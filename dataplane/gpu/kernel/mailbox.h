@@ -9,7 +9,7 @@
  *	results                  a struct result per packet
  *	descriptors              warp batches
  *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS,
- *	                         EXPECT_SA or NUMBERS, the device stores 8 bytes per packet here: key index, and sequence number or length
+ *	                         EXPECT_SA or ASSIGN_SEQS, the device stores 8 bytes per packet here: key index, and sequence number or length
  *	headers, short headers   inlined headers of the first batches (low-latency path)
  *	completions              inline completions of these packets
  *
@@ -22,7 +22,7 @@
  *	       seq, header  7 frames       seq, header  7 frames       ...
  *
  * A tile header has the number of packets, the packets of each batch but the last, the worker's number,
- * and flags. With EXPECT_SA and NUMBERS, only the first cache line of a batch has it; expect.h and numbers.h have the words of the others.
+ * and flags. With EXPECT_SA, ASSIGN_SEQS and RELEASE_TURN, only the first cache line of a batch has it; expect.h and numbers.h have the words of the others.
  *
  * Low-latency path: if the worker has no other chunk in flight and this one is small, the host copies the packets' headers beside the
  * descriptors (INLINE_HEADERS in the tile header), which saves a PCIe round trip. A header is a

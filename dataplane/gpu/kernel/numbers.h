@@ -1,4 +1,4 @@
-/* Sequence numbers by the device, for tiles with NUMBERS: the host has lent it the numbers of outbound SAs, and posts
+/* Sequence numbers by the device, for tiles with ASSIGN_SEQS: the host has lent it the numbers of outbound SAs, and posts
  * frames that it has not read. The device finds the tunnel of each packet (classify.h) and the tunnel's SA, takes a
  * number, and seals the packet, in one pass. Packets that it cannot seal are the host's.
  *
@@ -17,9 +17,9 @@
  *	cache line 1  the turn of the tile's first batch
  *	cache line 2  nonzero: the tile is the first of its chunk, and waits until an older chunk has passed on a turn that it kept
  *
- * Of a tile with HAS_JOBS besides, cache line 1 has the turn that a chunk has kept, and that it passes on.
+ * Of a tile with RELEASE_TURN, cache line 1 has the turn that a chunk has kept, and that it passes on.
  *
- * A tile with NUMBERS alone has a request of the host per packet: a job and a frame (serve_request).
+ * A tile with SEQ_REQUESTS has a request of the host per packet: a job and a frame (serve_request).
  *
  * Included by esp_batch.h. */
 #ifndef WARPROUTE_NUMBERS_H

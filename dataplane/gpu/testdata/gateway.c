@@ -48,9 +48,9 @@ static void lane(void)
 		struct frame f = in[packet_index(&tile, batch)];
 		w = (struct desc_word){f.addr, f.len | (uint32_t)f.port << 16};
 	}
-	if ((flags & (NUMBERS | CLASSIFY | HAS_JOBS)) == NUMBERS) /* as in gateway.cu */
+	if ((flags & (SEQ | CLASSIFY | HAS_JOBS)) == SEQ_REQUESTS) /* as in gateway.cu */
 		serve_batch(&mailbox, &tile, &ipsec_tables, batch, w);
-	else if (flags & CLASSIFY && !(flags & (FIND_SAS | NUMBERS)))
+	else if (flags & CLASSIFY && !(flags & (FIND_SAS | SEQ)))
 		classify_batch(&mailbox, &tile, &ipsec_tables, &scratch, batch, w, (flags & CLAMP_MSS) != 0);
 	else
 		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_turn, batch, w, flags);
@@ -86,7 +86,7 @@ static void work_on(uint32_t header)
 	for (batch = 0; batch < batch_count(header); batch++) {
 		memset(staging.words, 0xa5, 4 * staging.size);
 		run_lanes(lane);
-		if (!(flags & (FIND_SAS | CLASSIFY | EXPECT_SA | NUMBERS)) && keeps_keys()) {
+		if (!(flags & (FIND_SAS | CLASSIFY | EXPECT_SA | SEQ)) && keeps_keys()) {
 			fprintf(stderr, "gateway: a key is left in the staging buffer\n");
 			exit(1);
 		}
