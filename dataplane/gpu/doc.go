@@ -41,7 +41,7 @@
 //
 // An IPsec gateway has another resident kernel, which encrypts and decrypts packets before the lookup. A
 // chunk passes through the device once or twice (passes.go). The host assigns the sequence numbers, or lends the device ranges
-// of them (numbers.go). Of packets whose tunnel the device has found, the device writes the outer headers; of the others, the host applies the
+// of them (seq_assign.go). Of packets whose tunnel the device has found, the device writes the outer headers; of the others, the host applies the
 // policies and writes the headers. The SA of received ESP is found by the device or by the host. A job beside
 // each descriptor has the device's part. When the chunk is done, the lookup included, the host checks the replay window, records the
 // number and counts lifetimes.

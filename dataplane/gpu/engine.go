@@ -40,7 +40,7 @@ type Engine struct {
 	classifying findMode        // of packets to seal
 	expected    expectation     // of all packets
 	lender      *lender         // nil: the host takes all sequence numbers
-	numbering   numbering       // by the device
+	seqAssign   seqAssignment   // by the device
 	unposted    int             // chunks whose jobs are not posted yet; see passes.go
 	chooser     *choice.Chooser // nil: the GPU gets every chunk that it accepts
 	class       choice.Class    // of the last chunk
@@ -65,7 +65,7 @@ type flight struct {
 	pass      pass
 	passFlags uint32           // of the tile headers of its first pass
 	expected  esp.Expected     // the SA that it was posted for
-	turn      uint32           // behind it, if the device numbers its packets
+	turn      uint32           // behind it, if the device assigns its sequence numbers
 	revoked   uint32           // lender.revoked when it was posted
 	jobs      []esp.Job        // of its packets, nil without
 	slots     [maxTiles]uint16 // of its tiles, in order

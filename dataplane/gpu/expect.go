@@ -77,18 +77,18 @@ func (e *Engine) expect(f *flight) bool {
 }
 
 // settle waits until all older chunks have numbers, but those that were posted for an outbound SA, or, if it is nil, for the
-// device to number. It reports whether that is so.
+// device to assign them. It reports whether that is so.
 func (e *Engine) settle(sa *ipsec.SA) bool {
-	for by := batch.Clock() + settleLimit; !e.olderNumbered(sa); {
+	for by := batch.Clock() + settleLimit; !e.olderHaveSeqs(sa); {
 		if e.advance(); batch.Clock() > by {
-			return e.olderNumbered(sa)
+			return e.olderHaveSeqs(sa)
 		}
 	}
 	return true
 }
 
-// olderNumbered reports whether all chunks but the last one have their numbers: see settle.
-func (e *Engine) olderNumbered(sa *ipsec.SA) bool {
+// olderHaveSeqs reports whether all chunks but the last one have their numbers: see settle.
+func (e *Engine) olderHaveSeqs(sa *ipsec.SA) bool {
 	for i := range e.inFlight[:len(e.inFlight)-1] {
 		f := &e.inFlight[i]
 		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && (f.expected.SA != sa || sa == nil && !f.assignsSeqs()) {
@@ -98,8 +98,8 @@ func (e *Engine) olderNumbered(sa *ipsec.SA) bool {
 	return true
 }
 
-// batchWords are the words of a warp batch's descriptors behind the tile header, in cache lines 1 to 3: expect.h and numbers.h say
-// which.
+// batchWords are the words of a warp batch's descriptors behind the tile header, in cache lines 1 to 3: expect.h and
+// seq_assign.h say which.
 type batchWords struct{ low, high, most uint32 }
 
 const (

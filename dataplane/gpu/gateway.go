@@ -31,10 +31,10 @@ type ipsecTables struct {
 	*keyWriter
 	*policies
 	*spiTable
-	staging                 uint32 // words of a warp's staging buffer
-	keys                    *cuda.Memory
-	numbers, tunnels, turns *cuda.Memory // see numbers.h
-	lender                  *lender
+	staging              uint32 // words of a warp's staging buffer
+	keys                 *cuda.Memory
+	seqs, tunnels, turns *cuda.Memory // see seq_assign.h
+	lender               *lender
 }
 
 // ipsecTablesParams is the second parameter of the gateway kernel: struct ipsec_tables of job.h.
@@ -42,7 +42,7 @@ type ipsecTablesParams struct {
 	Keys         cuda.DevicePtr
 	Policies     cuda.DevicePtr // where the device finds the address of the policies
 	SPIs         cuda.DevicePtr
-	Numbers      cuda.DevicePtr
+	Seqs         cuda.DevicePtr
 	Tunnels      cuda.DevicePtr
 	Turns        cuda.DevicePtr
 	StagingWords uint64
@@ -53,7 +53,7 @@ const keyBytes = device.KeyBytes
 // params returns the parameter.
 func (t *ipsecTables) params() ipsecTablesParams {
 	return ipsecTablesParams{
-		Keys: t.keys.Ptr(), Policies: t.policies.root.Ptr(), SPIs: t.spiTable.at, Numbers: t.numbers.Ptr(), Tunnels: t.tunnels.Ptr(), Turns: t.turns.Ptr(),
+		Keys: t.keys.Ptr(), Policies: t.policies.root.Ptr(), SPIs: t.spiTable.at, Seqs: t.seqs.Ptr(), Tunnels: t.tunnels.Ptr(), Turns: t.turns.Ptr(),
 		StagingWords: uint64(t.staging),
 	}
 }
@@ -73,7 +73,7 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 	if t.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
 		return nil, err
 	}
-	for to, bytes := range map[**cuda.Memory]int{&t.numbers: maxKeys * saNumbersBytes, &t.tunnels: 8 * maxTunnels, &t.turns: maxWorkers * turnBytes} {
+	for to, bytes := range map[**cuda.Memory]int{&t.seqs: maxKeys * saSeqsBytes, &t.tunnels: 8 * maxTunnels, &t.turns: maxWorkers * turnBytes} {
 		if *to, err = d.alloc(bytes); err != nil {
 			return nil, err
 		}

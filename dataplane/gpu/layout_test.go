@@ -24,7 +24,7 @@ func TestCHeader(t *testing.T) {
 
 	h = &cheader.Header{}
 	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "ingress", "partial_checksums",
-		"jobs", "keys", "policies", "spis", "numbers", "tunnels", "turns", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
+		"jobs", "keys", "policies", "spis", "seqs", "tunnels", "turns", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
 	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies", "version", "mode", "mps", "partitioned", "busy")
 	h.Check(t, "testdata/layout.h")
 }
@@ -104,7 +104,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("CLASSIFY", classifyFlag, "the device finds the tunnels of plaintext to seal (classify.h)")
 	h.Define("CLAMP_MSS", clampMSSFlag, "with CLASSIFY: the host lowers MSS options")
 	h.Define("EXPECT_SA", expectFlag, "all packets are expected to be of one SA (expect.h)")
-	h.Define("SEQ", seqFlag, "sequence numbers (numbers.h), in one of these combinations:")
+	h.Define("SEQ", seqFlag, "sequence numbers (seq_assign.h), in one of these combinations:")
 	h.Define("ASSIGN_SEQS", assignSeqsFlags, "the device assigns sequence numbers to packets, and seals them")
 	h.Define("RELEASE_TURN", releaseTurnFlags, "the device releases the turn that the chunk has kept")
 	h.Define("SEQ_REQUESTS", seqRequestFlags, "no other of these flags: requests of the host about sequence numbers")
@@ -145,7 +145,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("RESULT_ADMITTED", esp.Admitted, "open: in the address of a forwarded packet: the policies of both directions admit it")
 	h.Define("RESULT_HOST", uint64(resultHost), "a verdict, of a packet that the host has to process")
 	h.Define("RESULT_NEEDS_SEQ", uint64(resultNeedsSeq), "a verdict: the packet is to be sealed by the tunnel in place of its address, with a sequence number that the host takes")
-	h.Define("RESULT_HOST_SEALS", uint64(resultHostSeals), "a verdict: the host has to seal the packet, with a sequence number that the device has taken (numbers.h)")
+	h.Define("RESULT_HOST_SEALS", uint64(resultHostSeals), "a verdict: the host has to seal the packet, with a sequence number that the device has taken (seq_assign.h)")
 	h.Comment("SA lookup (find_sa.h).")
 	h.Define("FRAME_BYTES", umem.FrameSize)
 	h.Define("HEADERS_IPV6", device.HeadersIPv6, "bits of esp_key.headers")
@@ -160,7 +160,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("EXPECT_KEY_SHIFT", expectKeyShift)
 	h.Define("EXPECT_OPEN", expectOpen, "the SA is inbound")
 	h.Define("EXPECT_EXTENDED", expectExtended, "64-bit sequence numbers")
-	h.Comment("Sequence numbers by the device (numbers.h).")
+	h.Comment("Sequence numbers that the device assigns (seq_assign.h).")
 	h.Define("TUNNELS", maxTunnels, "of which the device can know the SA")
 	h.Define("TURNS", turns, "turns wrap at this number")
 	h.Define("SA_EXTENDED_SHIFT", saExtendedShift, "position in the word of a tunnel: 64-bit sequence numbers")
@@ -168,9 +168,9 @@ func defineJobs(h *cheader.Header) {
 	h.Define("REQUEST_EXTEND", requestExtend)
 	h.Define("REQUEST_TAKE", requestTake)
 	h.Define("REQUEST_RETIRE", requestRetire)
-	h.Define("NUMBERS_LOW", numbersLow, "numbers; with fewer left, the device reports REPORT_SEQS_LOW")
+	h.Define("SEQS_LOW", seqsLow, "numbers; with fewer left, the device reports REPORT_SEQS_LOW")
 	h.Define("REPORT_SEQS_LOW", esp.ReportSeqsLow, "in the upper half of a report about an SA")
 	h.Struct("job", deviceJob{}, "key", "seq_high", "esp", "bytes", "ip_len", "flags")
-	h.Struct("sa_numbers", saNumbers{}, "next", "last")
-	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "numbers", "tunnels", "turns", "staging_words")
+	h.Struct("sa_seqs", saSeqs{}, "next", "last")
+	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "seqs", "tunnels", "turns", "staging_words")
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/warproute/warproute/batch"
 )
 
-// Words of kernel/numbers.h.
+// Words of kernel/seq_assign.h.
 const (
 	maxTunnels      = 1 << 15
 	turns           = 1 << 31
 	turnBytes       = 32
-	saNumbersBytes  = 16
+	saSeqsBytes     = 16
 	saExtendedShift = 48
 
 	requestLend   = 1
@@ -21,15 +21,15 @@ const (
 	requestTake   = 3
 	requestRetire = 4
 
-	numbersRetired = 1 << 63
-	noAnswer       = 1<<64 - 1 // no request has this answer
-	numbersLow     = 1 << 18
+	seqsRetired = 1 << 63
+	noAnswer    = 1<<64 - 1 // no request has this answer
+	seqsLow     = 1 << 18
 )
 
-// saNumbers is struct sa_numbers of job.h.
-type saNumbers struct{ Next, Last uint64 }
+// saSeqs is struct sa_seqs of job.h.
+type saSeqs struct{ Next, Last uint64 }
 
-// request is what the device is asked about an SA: kernel/numbers.h, serve_request.
+// request is what the device is asked about an SA: kernel/seq_assign.h, serve_request.
 type request struct {
 	what    uint16
 	key     uint32

@@ -12,8 +12,8 @@ import (
 )
 
 // lender lends sequence numbers of outbound SAs to a device, which then seals packets of many SAs in one pass
-// (kernel/numbers.h). It changes the device's numbers by requests in a slot of its own, which wait for no chunk. Requests
-// are rare: for new SAs, for packets that the host numbers, and when an SA ends.
+// (kernel/seq_assign.h). It changes the device's numbers by requests in a slot of its own, which wait for no chunk. Requests
+// are rare: for new SAs, for packets to which the host assigns numbers, and when an SA ends.
 //
 // If the device does not answer, the host continues behind all lent numbers.
 type lender struct {
@@ -37,7 +37,7 @@ type lender struct {
 	// How the loans are used; see weigh.
 	since       time.Duration
 	taken       int
-	numbered    atomic.Int64
+	assigned    atomic.Int64  // sequence numbers by the device
 	pausedUntil atomic.Int64  // no loans before, by batch.Clock
 	revoked     atomic.Uint32 // how often all numbers were given up
 	lostAt      time.Duration // when the device was lost last, and the pause after it
@@ -69,8 +69,8 @@ type lentSA struct {
 const (
 	minLendSlots = 8 // of a device that lends
 
-	// lentNumbers is how many numbers are lent at once. So many are lost with a device.
-	lentNumbers = 1 << 19
+	// lentSeqs is how many numbers are lent at once. So many are lost with a device.
+	lentSeqs = 1 << 19
 
 	lendPause    = 500 * time.Millisecond // without loans, after a loss
 	maxLendPause = time.Minute
@@ -116,7 +116,7 @@ func (l *lender) end() {
 	}
 }
 
-// lends reports whether the device may number packets. After it was lost, it first gives up the numbers of that time.
+// lends reports whether the device may assign sequence numbers. After it was lost, it first gives up the numbers of that time.
 func (l *lender) lends() bool {
 	if l.ready.Load() {
 		return true
@@ -158,7 +158,7 @@ func (l *lender) retire(sas []*ipsec.SA) {
 	}
 	next, ok := l.ask(all, nil)
 	for i, s := range of {
-		ok = ok && l.plausible(l.sas[s], next[i], numbersRetired-1)
+		ok = ok && l.plausible(l.sas[s], next[i], seqsRetired-1)
 	}
 	if !ok {
 		l.revoke()
@@ -183,7 +183,7 @@ func (l *lender) plausible(x *lentSA, number, last uint64) bool {
 	return false
 }
 
-// revoke gives all lent numbers up: the device is lost. A device that answers again may still use these numbers; takeNumbered
+// revoke gives all lent numbers up: the device is lost. A device that answers again may still use these numbers; takeAssigned
 // discards such packets, as the host has sent higher numbers since.
 // Each loss costs all of them, so the pause after it grows if they follow each other.
 func (l *lender) revoke() {
@@ -235,7 +235,7 @@ func (l *lender) take(all []ipsec.Taking) {
 	for i, t := range of {
 		x := l.sas[t.SA]
 		switch n := first[i]; {
-		case n >= numbersRetired: // none is left: the host takes the rest back, and continues behind it
+		case n >= seqsRetired: // none is left: the host takes the rest back, and continues behind it
 			empty = append(empty, t.SA)
 		case !l.plausible(x, n, t.SA.LastSequence()+1-t.N):
 			l.revoke()

@@ -11,8 +11,8 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// numbersRig is a lender whose device is in Go: it serves requests as kernel/numbers.h does, and numbers packets.
-type numbersRig struct {
+// lenderRig is a lender whose device is in Go: it serves requests as kernel/seq_assign.h does, and assigns sequence numbers.
+type lenderRig struct {
 	*testing.T
 	l       *lender
 	sas     []*ipsec.SA
@@ -25,11 +25,11 @@ type numbersRig struct {
 	late    chan func() // requests that it has not answered
 }
 
-func newNumbersRig(t *testing.T, sas int) *numbersRig {
+func newLenderRig(t *testing.T, sas int) *lenderRig {
 	t.Helper()
 	mailbox, pool := newTestMailbox(t, 2, maxChunk)
 	pool.take(nil, slotRequest{n: 1})
-	r := &numbersRig{
+	r := &lenderRig{
 		T: t, l: newLender(&deviceState{}, mailbox, pool, Options{}), next: make([]atomic.Uint64, sas), last: make([]atomic.Uint64, sas),
 		tunnels: make([]atomic.Uint64, sas), used: make([]sync.Map, sas), late: make(chan func(), 1),
 	}
@@ -67,11 +67,11 @@ func newNumbersRig(t *testing.T, sas int) *numbersRig {
 }
 
 // serve is serve_request.
-func (r *numbersRig) serve(j deviceJob, count uint32) (old uint64) {
+func (r *lenderRig) serve(j deviceJob, count uint32) (old uint64) {
 	number := uint64(j.IPLen)<<32 | uint64(j.SeqHigh)
 	switch j.Flags {
 	case requestLend:
-		r.next[j.Key].Store(numbersRetired)
+		r.next[j.Key].Store(seqsRetired)
 		r.last[j.Key].Store(number)
 		r.next[j.Key].Store(number - uint64(count) + 1)
 		r.tunnels[j.Bytes].Store(uint64(j.Key) + 1)
@@ -80,17 +80,17 @@ func (r *numbersRig) serve(j deviceJob, count uint32) (old uint64) {
 	case requestTake:
 		last := r.last[j.Key].Load()
 		if old = r.next[j.Key].Add(uint64(count)) - uint64(count); last == 0 || old+uint64(count)-1 > last {
-			old |= numbersRetired
+			old |= seqsRetired
 		}
 	case requestRetire:
 		r.tunnels[j.Bytes].CompareAndSwap(uint64(j.Key)+1, 0)
-		old = r.next[j.Key].Swap(numbersRetired)
+		old = r.next[j.Key].Swap(seqsRetired)
 	}
 	return old
 }
 
-// number numbers packets of an SA on the device.
-func (r *numbersRig) number(tunnel, n int) {
+// assign assigns sequence numbers to packets of an SA on the device.
+func (r *lenderRig) assign(tunnel, n int) {
 	key := r.tunnels[tunnel].Load()
 	if key == 0 {
 		return
@@ -104,14 +104,14 @@ func (r *numbersRig) number(tunnel, n int) {
 	}
 }
 
-func (r *numbersRig) use(sa int, number uint64) {
+func (r *lenderRig) use(sa int, number uint64) {
 	if _, again := r.used[sa].LoadOrStore(number, nil); again {
 		r.Errorf("SA %d: number %d is used twice", sa, number)
 	}
 	r.n.Add(1)
 }
 
-func (r *numbersRig) lend(sas ...*ipsec.SA) {
+func (r *lenderRig) lend(sas ...*ipsec.SA) {
 	if r.l.lends() {
 		r.l.lend(sas, &testOutbound{1400, true})
 	}
@@ -126,14 +126,14 @@ type testOutbound struct {
 func (o *testOutbound) Longest(*ipsec.SA) int { return o.longest }
 func (o *testOutbound) Leaves(*ipsec.SA) bool { return o.leaves }
 
-// TestNoNumberIsUsedTwice: while the device numbers packets, the host takes numbers, one by one and for blocks of packets,
+// TestNoNumberIsUsedTwice: while the device assigns numbers, the host takes numbers, one by one and for blocks of packets,
 // lends more, and takes loans back; and the device is lost 1,000 times, and serves the request of that time later.
 func TestNoNumberIsUsedTwice(t *testing.T) {
 	losses := 1000
 	if testing.Short() {
 		losses = 100
 	}
-	r := newNumbersRig(t, 8)
+	r := newLenderRig(t, 8)
 	var device, host sync.WaitGroup
 	var done atomic.Bool
 	each := func(group *sync.WaitGroup, seed uint64, do func(rnd *rand.Rand, sa int)) {
@@ -143,8 +143,8 @@ func TestNoNumberIsUsedTwice(t *testing.T) {
 			}
 		})
 	}
-	each(&device, 1, func(rnd *rand.Rand, sa int) { r.number(sa, 1+rnd.IntN(28)); time.Sleep(time.Microsecond) })
-	each(&device, 2, func(rnd *rand.Rand, sa int) { r.number(sa, 1+rnd.IntN(28)); time.Sleep(time.Microsecond) })
+	each(&device, 1, func(rnd *rand.Rand, sa int) { r.assign(sa, 1+rnd.IntN(28)); time.Sleep(time.Microsecond) })
+	each(&device, 2, func(rnd *rand.Rand, sa int) { r.assign(sa, 1+rnd.IntN(28)); time.Sleep(time.Microsecond) })
 	each(&host, 3, func(rnd *rand.Rand, sa int) {
 		first, n := r.sas[sa].Reserve(1 + rnd.IntN(3))
 		for i := range n {
@@ -197,23 +197,23 @@ func TestNoNumberIsUsedTwice(t *testing.T) {
 // TestHostTakesNumbersBehindTheDevices: of a lent SA, those that follow, and more when none is left; after the end of the
 // loan, the rest.
 func TestHostTakesNumbersBehindTheDevices(t *testing.T) {
-	r := newNumbersRig(t, 2)
+	r := newLenderRig(t, 2)
 	s := r.sas[0]
 	s.Reserve(10)
 	r.lend(s, r.sas[1])
-	r.number(0, 28)
+	r.assign(0, 28)
 	if first, n := s.Reserve(3); first != 39 || n != 3 {
 		t.Errorf("%d numbers from %d on, after 10 of the host and 28 of the device", n, first)
 	}
 	s.Request(1, 5)
 	r.sas[1].Request(1, 2)
 	ipsec.ReserveRequested([]*ipsec.SA{s, r.sas[1], s}, 1)
-	r.number(0, 1)
+	r.assign(0, 1)
 	if first, _ := s.Reserve(1); first != 48 {
 		t.Errorf("number %d after 41, 5 reserved ones and one of the device", first)
 	}
-	r.next[0].Store(lentNumbers + 9) // of the 10 + lentNumbers that it may use
-	if first, n := s.Reserve(4); first != lentNumbers+11 && first != lentNumbers+13 || n != 4 || s.Lender() != nil {
+	r.next[0].Store(lentSeqs + 9) // of the 10 + lentSeqs that it may use
+	if first, n := s.Reserve(4); first != lentSeqs+11 && first != lentSeqs+13 || n != 4 || s.Lender() != nil {
 		t.Errorf("%d numbers from %d on; lent %v", n, first, s.Lender() != nil)
 	}
 	r.lend(s)
@@ -228,13 +228,13 @@ func TestHostTakesNumbersBehindTheDevices(t *testing.T) {
 
 // TestImpossibleAnswersTakeTheDeviceOutOfUse: the host continues behind all lent numbers.
 func TestImpossibleAnswersTakeTheDeviceOutOfUse(t *testing.T) {
-	for what, change := range map[string]func(r *numbersRig){
-		"a used number": func(r *numbersRig) { r.next[0].Store(10) },
-		"a number that is not lent": func(r *numbersRig) {
-			r.next[0].Store(lentNumbers + 11)
+	for what, change := range map[string]func(r *lenderRig){
+		"a used number": func(r *lenderRig) { r.next[0].Store(10) },
+		"a number that is not lent": func(r *lenderRig) {
+			r.next[0].Store(lentSeqs + 11)
 			r.last[0].Store(1 << 40)
 		},
-		"none": func(r *numbersRig) {
+		"none": func(r *lenderRig) {
 			r.l.posted = func(s *slot, n int) {
 				for i := range s.batches {
 					atomic.StoreUint32(&s.done[i], s.seq)
@@ -243,14 +243,14 @@ func TestImpossibleAnswersTakeTheDeviceOutOfUse(t *testing.T) {
 		},
 	} {
 		for _, end := range []bool{false, true} {
-			r := newNumbersRig(t, 1)
+			r := newLenderRig(t, 1)
 			s := r.sas[0]
 			s.Reserve(10)
 			r.lend(s)
 			if change(r); end && what != "a number that is not lent" { // with these, packets find that none is left
 				s.EndLoan()
 			}
-			if first, n := s.Reserve(1); first != lentNumbers+11 || n != 1 || s.Lender() != nil || r.l.state.ok() {
+			if first, n := s.Reserve(1); first != lentSeqs+11 || n != 1 || s.Lender() != nil || r.l.state.ok() {
 				t.Errorf("%s, end of the loan %v: number %d, %d of them; lent %v, device used %v", what, end, first, n, s.Lender() != nil, r.l.state.ok())
 			}
 		}
@@ -259,7 +259,7 @@ func TestImpossibleAnswersTakeTheDeviceOutOfUse(t *testing.T) {
 
 // TestNextSAOfATunnelIsLentAfterChunksOfTheFirst: the host may yet take numbers of the next one for their packets.
 func TestNextSAOfATunnelIsLentAfterChunksOfTheFirst(t *testing.T) {
-	r := newNumbersRig(t, 1)
+	r := newLenderRig(t, 1)
 	next, err := ipsec.NewSA(ipsec.Config{SPI: 1000, Suite: "aes128gcm16", Key: make([]byte, 20), Src: ours4, Dst: far4, Mode: ipsec.Tunnel}, 4)
 	require.NoError(t, err)
 	next.SetKeyIndex(7, nil)
@@ -280,7 +280,7 @@ func TestNextSAOfATunnelIsLentAfterChunksOfTheFirst(t *testing.T) {
 
 // TestLossesPauseLoans: each costs the numbers that were lent, so the pauses grow.
 func TestLossesPauseLoans(t *testing.T) {
-	r := newNumbersRig(t, 1)
+	r := newLenderRig(t, 1)
 	r.l.shortest = lendPause
 	for _, want := range []time.Duration{lendPause, 2 * lendPause, 4 * lendPause} {
 		r.lend(r.sas[0])
@@ -296,10 +296,10 @@ func TestLossesPauseLoans(t *testing.T) {
 
 // TestLoansEndWhenTheHostTakesMany: and begin again after a pause.
 func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
-	r := newNumbersRig(t, 1)
+	r := newLenderRig(t, 1)
 	r.lend(r.sas[0])
 	r.l.since = -weighTime
-	r.l.numbered.Store(10)
+	r.l.assigned.Store(10)
 	if r.sas[0].Reserve(5); r.sas[0].Lender() != nil || r.l.pausedUntil.Load() == 0 {
 		t.Error("the SA is still lent")
 	}
@@ -319,7 +319,7 @@ func TestLoansEndWithTheirSA(t *testing.T) {
 	for what, change := range map[string]func(s *ipsec.SA){
 		"killed": (*ipsec.SA).Kill, "not current": func(*ipsec.SA) { by.leaves = false }, "longest packet": func(*ipsec.SA) { by.longest = 1300 }, "erased": (*ipsec.SA).Zero,
 	} {
-		r := newNumbersRig(t, 1)
+		r := newLenderRig(t, 1)
 		*by = testOutbound{1400, true}
 		refresh := func() { r.l.due.Store(0); r.l.review(by) }
 		r.lend(r.sas[0])
@@ -327,7 +327,7 @@ func TestLoansEndWithTheirSA(t *testing.T) {
 			t.Fatalf("%s: the loan ends too early", what)
 		}
 		change(r.sas[0])
-		if refresh(); r.sas[0].Lender() != nil || r.tunnels[0].Load() != 0 || r.next[0].Load() != numbersRetired {
+		if refresh(); r.sas[0].Lender() != nil || r.tunnels[0].Load() != 0 || r.next[0].Load() != seqsRetired {
 			t.Errorf("%s: still lent", what)
 		}
 	}
@@ -335,14 +335,14 @@ func TestLoansEndWithTheirSA(t *testing.T) {
 
 // TestLostDeviceNumbersNothingUntilItAnswers: its old numbers are behind those of the host then.
 func TestLostDeviceNumbersNothingUntilItAnswers(t *testing.T) {
-	r := newNumbersRig(t, 2)
+	r := newLenderRig(t, 2)
 	r.lend(r.sas...)
 	r.lose.Store(true)
-	if first, n := r.sas[0].Reserve(1); first != lentNumbers+1 || n != 1 || r.sas[1].Lender() != nil {
+	if first, n := r.sas[0].Reserve(1); first != lentSeqs+1 || n != 1 || r.sas[1].Lender() != nil {
 		t.Errorf("%d numbers from %d on after the loss; the other SA is lent: %v", n, first, r.sas[1].Lender() != nil)
 	}
 	if r.l.lends() {
-		t.Error("the lost device may number packets")
+		t.Error("the lost device may assign sequence numbers")
 	}
 	(<-r.late)()
 	if !r.l.lends() || r.tunnels[0].Load() != 0 || r.tunnels[1].Load() != 0 {

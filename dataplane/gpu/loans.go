@@ -29,12 +29,12 @@ func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 	var all []request
 	for _, s := range sas {
 		key := s.KeyIndex()
-		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.drained(l.retired[key]) || !l.drained(l.leaving[s.Tunnel()]) { // the host may yet number packets of older chunks
+		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.drained(l.retired[key]) || !l.drained(l.leaving[s.Tunnel()]) { // the host may yet assign numbers to packets of older chunks
 			continue
 		}
 		delete(l.retired, key)
 		delete(l.leaving, s.Tunnel())
-		first, last, ok := s.Lend(lentNumbers, l)
+		first, last, ok := s.Lend(lentSeqs, l)
 		if !ok {
 			continue
 		}
@@ -63,17 +63,17 @@ func (l *lender) extend(s *ipsec.SA) {
 	}
 	defer l.mu.Unlock()
 	x := l.sas[s]
-	if x == nil || s.LastSequence()-s.Sequence() > lentNumbers {
+	if x == nil || s.LastSequence()-s.Sequence() > lentSeqs {
 		return
 	}
-	if last := s.Extend(lentNumbers); last != 0 {
+	if last := s.Extend(lentSeqs); last != 0 {
 		if _, ok := l.ask([]request{{what: requestExtend, key: x.key, seq: last}}, nil); !ok {
 			l.revoke()
 		}
 	}
 }
 
-// review looks at loans before a chunk is numbered, at all of them within a time: a loan ends if its SA is not usable, for
+// review looks at loans before the device gets a chunk, at all of them within a time: a loan ends if its SA is not usable, for
 // example after its lifetime, or not its tunnel's current one, or if its longest packet is another.
 func (l *lender) review(by outbound) {
 	now := batch.Clock()
@@ -103,7 +103,7 @@ func (l *lender) weigh() {
 	if now-l.since < weighTime {
 		return
 	}
-	if l.taken*4 > l.taken+int(l.numbered.Swap(0)) {
+	if l.taken*4 > l.taken+int(l.assigned.Swap(0)) {
 		l.retire(l.order)
 		l.pausedUntil.Store(int64(now + lendPause))
 	}

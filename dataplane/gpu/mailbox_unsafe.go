@@ -52,7 +52,7 @@ const (
 	stop                   = 1<<32 - 1
 )
 
-// Flags of tiles about sequence numbers (kernel/numbers.h): seqFlag means something else with each.
+// Flags of tiles about sequence numbers (kernel/seq_assign.h): seqFlag means something else with each.
 const (
 	assignSeqsFlags  = seqFlag | classifyFlag // the device assigns sequence numbers to packets, and seals them
 	releaseTurnFlags = seqFlag | hasJobsFlag  // of the last pass: the device releases the turn that the chunk has kept

@@ -33,4 +33,4 @@ func patchesIn(memory []byte) []patch {
 
 const workerMemoryBytes = int(unsafe.Sizeof(workerMemory{}))
 
-var _ = [1]struct{}{}[unsafe.Sizeof(saNumbers{})-saNumbersBytes]
+var _ = [1]struct{}{}[unsafe.Sizeof(saSeqs{})-saSeqsBytes]

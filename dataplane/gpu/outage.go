@@ -88,7 +88,7 @@ func (e *Engine) abandonTiles(f *flight) {
 	case firstPass:
 		e.unposted--
 		if f.assignsSeqs() {
-			e.numbering.kept, e.numbering.stuck = true, e.numbering.stuck || e.numbering.tried
+			e.seqAssign.kept, e.seqAssign.stuck = true, e.seqAssign.stuck || e.seqAssign.tried
 		}
 		e.pool.put(f.slots[:f.finished])
 	}

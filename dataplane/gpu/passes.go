@@ -10,7 +10,7 @@ import (
 // to read most packets anyway:
 //
 //	expected  (expect.go) all packets are expected to be of one SA, and the device seals or opens them
-//	numbered  (numbers.go) packets of many SAs, which the device numbers and seals
+//	assigned  (seq_assign.go) packets of many SAs, to which the device assigns sequence numbers, and which it seals
 //	find      the device finds the SAs of received ESP and opens it, and finds the tunnels of packets to seal;
 //	          without packets to open, it reads only headers
 //
@@ -82,9 +82,9 @@ func (e *Engine) begin(f *flight) {
 	case e.expect(f):
 		f.pass = firstPass
 		e.postExpected(f)
-	case e.numbers():
+	case e.mayAssignSeqs():
 		f.pass = firstPass
-		e.postNumbered(f)
+		e.postToAssign(f)
 	default:
 		if f.passFlags = e.firstPassFlags(); f.passFlags != 0 {
 			f.pass = firstPass
@@ -160,7 +160,7 @@ func (e *Engine) postJobs(f *flight) {
 		var protected int
 		switch {
 		case f.assignsSeqs():
-			hostPackets, protected = e.takeNumbered(f)
+			hostPackets, protected = e.takeAssigned(f)
 		case f.expected.SA != nil && f.expected.SA.Direction() == ipsec.Out:
 			hostPackets = e.takeExpected(f)
 		default:
@@ -201,7 +201,7 @@ func (e *Engine) postJobs(f *flight) {
 		if f.assignsSeqs() {
 			left = hostPackets
 		}
-		e.numbering.observe(c.N, aead+hmac-e.esp.Received(), packets, left)
+		e.seqAssign.observe(c.N, aead+hmac-e.esp.Received(), packets, left)
 	}
 	e.setReceiving(f, e.esp.Received() > 0)
 	class := e.classify(f)

@@ -3,7 +3,7 @@
 #define WARPROUTE_ESP_BATCH_H
 
 #include "encapsulate.h"
-#include "numbers.h"
+#include "seq_assign.h"
 
 /* Prepares a lane's packet once it is staged, and fails it if the staged key does not match the
  * job. The key record may be reused while a timed-out device still runs; no more of it is staged
@@ -181,7 +181,7 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
 	if (flags & FIND_SAS)
 		return received_lane_of(*w);
 	if (!(flags & HAS_JOBS))
-		return numbered_lane(m, tile, ipsec, scratch, block_turn, batch, w, flags);
+		return assigned_lane(m, tile, ipsec, scratch, block_turn, batch, w, flags);
 	if (flags & SEQ && batch == 0 && lane_id() == DESC_LINE_LANES) /* RELEASE_TURN, as the tile has HAS_JOBS */
 		pass_kept_turn(turn_of_worker(ipsec, flags), w->high);
 	return esp_lane_of(load_job(m, tile, batch), *w);

@@ -1,4 +1,4 @@
-/* ESP jobs: the processing of a packet before its lookup. The host or the device (find_sa.h, expect.h, numbers.h) has resolved SAs and policies.
+/* ESP jobs: the processing of a packet before its lookup. The host or the device (find_sa.h, expect.h, seq_assign.h) has resolved SAs and policies.
  * Included by staging.h and inner.h. */
 #ifndef WARPROUTE_JOB_H
 #define WARPROUTE_JOB_H
@@ -37,22 +37,22 @@ DEVICE void set_job_seq(struct job *j, uint64_t seq)
 /* Leaves the upper half in seq_high, as without JOB_ENCAPSULATE. */
 DEVICE void keep_seq_high(struct job *j) { j->seq_high = j->ip_len; }
 
-/* The sequence numbers of an outbound SA that are lent to the device (numbers.h). */
-struct sa_numbers {
-	uint64_t next; /* NUMBERS_RETIRED and above: none is lent */
+/* The sequence numbers of an outbound SA that are lent to the device (seq_assign.h). */
+struct sa_seqs {
+	uint64_t next; /* SEQS_RETIRED and above: none is lent */
 	uint64_t last; /* of those that are lent */
 };
 
-CHECK_SA_NUMBERS_LAYOUT;
+CHECK_SA_SEQS_LAYOUT;
 
 /* Tables of a gateway in device memory, and the size of staging buffers: the second parameter of the gateway kernel. */
 struct ipsec_tables {
 	const struct esp_key *keys;
 	const uint64_t *policies;   /* the address of the policies (policies.h) */
 	const uint64_t *spis;       /* index of inbound SAs: SPI_SLOTS words, SPI << 32 | key; 0 ends a search */
-	struct sa_numbers *numbers; /* by key */
+	struct sa_seqs *seqs;       /* by key */
 	uint64_t *tunnels;          /* by number: the SA whose numbers are lent; key + 1, longest packet << 32, extended << SA_EXTENDED_SHIFT; 0: none */
-	uint32_t *turns;            /* by worker, a sector each (numbers.h) */
+	uint32_t *turns;            /* by worker, a sector each (seq_assign.h) */
 	uint64_t staging_words;     /* of a warp's staging buffer */
 };
 

@@ -92,7 +92,7 @@
 #define CLASSIFY 0x4000000u /* the device finds the tunnels of plaintext to seal (classify.h) */
 #define CLAMP_MSS 0x2000000u /* with CLASSIFY: the host lowers MSS options */
 #define EXPECT_SA 0x1000000u /* all packets are expected to be of one SA (expect.h) */
-#define SEQ 0x80000000u /* sequence numbers (numbers.h), in one of these combinations: */
+#define SEQ 0x80000000u /* sequence numbers (seq_assign.h), in one of these combinations: */
 #define ASSIGN_SEQS 0x84000000u /* the device assigns sequence numbers to packets, and seals them */
 #define RELEASE_TURN 0xa0000000u /* the device releases the turn that the chunk has kept */
 #define SEQ_REQUESTS 0x80000000u /* no other of these flags: requests of the host about sequence numbers */
@@ -129,7 +129,7 @@
 #define RESULT_ADMITTED 1 /* open: in the address of a forwarded packet: the policies of both directions admit it */
 #define RESULT_HOST 61440 /* a verdict, of a packet that the host has to process */
 #define RESULT_NEEDS_SEQ 61441 /* a verdict: the packet is to be sealed by the tunnel in place of its address, with a sequence number that the host takes */
-#define RESULT_HOST_SEALS 61442 /* a verdict: the host has to seal the packet, with a sequence number that the device has taken (numbers.h) */
+#define RESULT_HOST_SEALS 61442 /* a verdict: the host has to seal the packet, with a sequence number that the device has taken (seq_assign.h) */
 
 /* SA lookup (find_sa.h). */
 #define FRAME_BYTES 2048
@@ -147,7 +147,7 @@
 #define EXPECT_OPEN 0x80000000u /* the SA is inbound */
 #define EXPECT_EXTENDED 65536 /* 64-bit sequence numbers */
 
-/* Sequence numbers by the device (numbers.h). */
+/* Sequence numbers that the device assigns (seq_assign.h). */
 #define TUNNELS 32768 /* of which the device can know the SA */
 #define TURNS 0x80000000u /* turns wrap at this number */
 #define SA_EXTENDED_SHIFT 48 /* position in the word of a tunnel: 64-bit sequence numbers */
@@ -155,7 +155,7 @@
 #define REQUEST_EXTEND 2
 #define REQUEST_TAKE 3
 #define REQUEST_RETIRE 4
-#define NUMBERS_LOW 262144 /* numbers; with fewer left, the device reports REPORT_SEQS_LOW */
+#define SEQS_LOW 262144 /* numbers; with fewer left, the device reports REPORT_SEQS_LOW */
 #define REPORT_SEQS_LOW 0x80000000u /* in the upper half of a report about an SA */
 
 #define CHECK_FRAME_LAYOUT \
@@ -221,16 +221,16 @@
 	static_assert(__builtin_offsetof(struct job, flags) == 14, "struct job: flags"); \
 	static_assert(sizeof(struct job) == 16, "struct job: size")
 
-#define CHECK_SA_NUMBERS_LAYOUT \
-	static_assert(__builtin_offsetof(struct sa_numbers, next) == 0, "struct sa_numbers: next"); \
-	static_assert(__builtin_offsetof(struct sa_numbers, last) == 8, "struct sa_numbers: last"); \
-	static_assert(sizeof(struct sa_numbers) == 16, "struct sa_numbers: size")
+#define CHECK_SA_SEQS_LAYOUT \
+	static_assert(__builtin_offsetof(struct sa_seqs, next) == 0, "struct sa_seqs: next"); \
+	static_assert(__builtin_offsetof(struct sa_seqs, last) == 8, "struct sa_seqs: last"); \
+	static_assert(sizeof(struct sa_seqs) == 16, "struct sa_seqs: size")
 
 #define CHECK_IPSEC_TABLES_LAYOUT \
 	static_assert(__builtin_offsetof(struct ipsec_tables, keys) == 0, "struct ipsec_tables: keys"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, policies) == 8, "struct ipsec_tables: policies"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, spis) == 16, "struct ipsec_tables: spis"); \
-	static_assert(__builtin_offsetof(struct ipsec_tables, numbers) == 24, "struct ipsec_tables: numbers"); \
+	static_assert(__builtin_offsetof(struct ipsec_tables, seqs) == 24, "struct ipsec_tables: seqs"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, tunnels) == 32, "struct ipsec_tables: tunnels"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, turns) == 40, "struct ipsec_tables: turns"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, staging_words) == 48, "struct ipsec_tables: staging_words"); \

@@ -123,7 +123,7 @@ int main(int argc, char **argv)
 	static uint64_t policies;
 	policies = (uintptr_t)(base + s->policies);
 	ipsec_tables = (struct ipsec_tables){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis),
-					     (void *)(base + s->numbers), (void *)(base + s->tunnels), (void *)(base + s->turns), staging.size};
+					     (void *)(base + s->seqs), (void *)(base + s->tunnels), (void *)(base + s->turns), staging.size};
 	for (uint32_t header; fread(&header, sizeof header, 1, stdin) == 1; ) {
 		work_on(header);
 		if (fwrite(&header, sizeof header, 1, stdout) != 1 || fflush(stdout) != 0)

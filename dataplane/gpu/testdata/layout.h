@@ -19,7 +19,7 @@
 	static_assert(__builtin_offsetof(struct memory, keys) == 72, "struct memory: keys"); \
 	static_assert(__builtin_offsetof(struct memory, policies) == 80, "struct memory: policies"); \
 	static_assert(__builtin_offsetof(struct memory, spis) == 88, "struct memory: spis"); \
-	static_assert(__builtin_offsetof(struct memory, numbers) == 96, "struct memory: numbers"); \
+	static_assert(__builtin_offsetof(struct memory, seqs) == 96, "struct memory: seqs"); \
 	static_assert(__builtin_offsetof(struct memory, tunnels) == 104, "struct memory: tunnels"); \
 	static_assert(__builtin_offsetof(struct memory, turns) == 112, "struct memory: turns"); \
 	static_assert(__builtin_offsetof(struct memory, slot) == 120, "struct memory: slot"); \

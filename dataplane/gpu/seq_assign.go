@@ -7,15 +7,15 @@ import (
 )
 
 // If nearly all packets of a worker are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
-// its chunks have one pass (kernel/numbers.h). The lender lends it the numbers of each SA that the host meets.
+// its chunks have one pass (kernel/seq_assign.h). The lender lends it the numbers of each SA that the host meets.
 //
 // If the device leaves a packet to the host, the host assigns the numbers of this packet and of all later ones of the chunk.
-// The device numbers no packet of the worker's next chunk before the second pass of this one is posted. So numbers are in
+// The device assigns none to packets of the worker's next chunk before the second pass of this one is posted. So numbers are in
 // the order of transmission, as all packets to seal are in one lane (docs/design/dataplane.md). Exception: a packet that the
 // device has given a number (resultHostSeals); the host seals it with that.
 
-// numbering is whether the device numbers the packets of a worker's next chunk.
-type numbering struct {
+// seqAssignment is whether the device assigns sequence numbers to the packets of a worker's next chunk.
+type seqAssignment struct {
 	turn     uint32 // of the next batch
 	launches uint32 // of the kernel: each begins with turn 0
 	seen     int    // chunks in a row with nearly all packets to seal
@@ -29,22 +29,22 @@ type numbering struct {
 }
 
 const (
-	numberShare = 16 // of so many packets, one may not be one to seal
-	numberAfter = 2  // chunks
+	assignShare = 16 // of so many packets, one may not be one to seal
+	assignAfter = 2  // chunks
 	leftShare   = 4
 	leftChunks  = 256
-	numberPause = findPause
+	assignPause = findPause
 )
 
 // observe records a chunk: its packets, those to seal, of which some are of one SA, and those that the device has left to
 // the host, -1 if it was not asked.
-func (x *numbering) observe(packets, seal, main, left int) {
-	most := seal*numberShare >= packets*(numberShare-1) && main*expectShare < packets*(expectShare-1)
+func (x *seqAssignment) observe(packets, seal, main, left int) {
+	most := seal*assignShare >= packets*(assignShare-1) && main*expectShare < packets*(expectShare-1)
 	switch {
 	case x.pause > 0:
 		x.pause--
 		return
-	case left < 0 && !most, left >= 0 && seal*numberShare < packets*(numberShare-1):
+	case left < 0 && !most, left >= 0 && seal*assignShare < packets*(assignShare-1):
 		x.seen = 0
 	default:
 		x.seen++
@@ -55,14 +55,14 @@ func (x *numbering) observe(packets, seal, main, left int) {
 		x.left = 0
 	}
 	if x.left > leftChunks {
-		x.seen, x.left, x.pause = 0, 0, numberPause
+		x.seen, x.left, x.pause = 0, 0, assignPause
 	}
 }
 
-// numbers reports whether the device numbers the packets of the next chunk.
-func (e *Engine) numbers() bool {
-	x := &e.numbering
-	if e.lender == nil || e.lender.paused() || x.off || x.seen < numberAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
+// mayAssignSeqs reports whether the device assigns the sequence numbers of the next chunk's packets.
+func (e *Engine) mayAssignSeqs() bool {
+	x := &e.seqAssign
+	if e.lender == nil || e.lender.paused() || x.off || x.seen < assignAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
 		return false
 	}
 	if !e.settle(nil) {
@@ -80,8 +80,8 @@ func (e *Engine) numbers() bool {
 	return e.lender.ready.Load() // still: what comes before may have found the device lost
 }
 
-// postNumbered posts a chunk for the device to number.
-func (e *Engine) postNumbered(f *flight) {
+// postToAssign posts a chunk for the device to assign sequence numbers.
+func (e *Engine) postToAssign(f *flight) {
 	f.passFlags = assignSeqsFlags
 	if e.esp.Clamps() {
 		f.passFlags |= clampMSSFlag
@@ -89,25 +89,25 @@ func (e *Engine) postNumbered(f *flight) {
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
 	for k := range f.tiles {
-		w := batchWords{low: e.numbering.turn}
-		if k == 0 && !e.numbering.kept {
+		w := batchWords{low: e.seqAssign.turn}
+		if k == 0 && !e.seqAssign.kept {
 			w.high = 1
 		}
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		s := &e.mailbox.slots[f.slots[k]]
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
-		e.numbering.turn += uint32(s.batches)
+		e.seqAssign.turn += uint32(s.batches)
 	}
-	f.turn, f.revoked = e.numbering.turn, e.lender.revoked.Load()
-	e.numbering.tried, e.numbering.kept = e.numbering.tried || e.numbering.kept, false
+	f.turn, f.revoked = e.seqAssign.turn, e.lender.revoked.Load()
+	e.seqAssign.tried, e.seqAssign.kept = e.seqAssign.tried || e.seqAssign.kept, false
 	if e.posted != nil {
 		e.posted(f)
 	}
 }
 
-// takeNumbered finishes the packets of a chunk that the device has numbered and sealed. It returns the number of the
-// others, and of the packets to seal.
-func (e *Engine) takeNumbered(f *flight) (hostPackets, seal int) {
+// takeAssigned finishes the packets of a chunk to which the device has assigned sequence numbers, and which it has sealed. It
+// returns the number of the others, and of the packets to seal.
+func (e *Engine) takeAssigned(f *flight) (hostPackets, seal int) {
 	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
 	for k := range f.tiles {
 		s := &e.mailbox.slots[f.slots[k]]
@@ -119,7 +119,7 @@ func (e *Engine) takeNumbered(f *flight) (hostPackets, seal int) {
 	}
 	e.esp.BeginSealed(f.jobs, hostPackets, e.ipsec.keys)
 	seal = f.chunk.N - hostPackets
-	e.numbering.tried = false
+	e.seqAssign.tried = false
 	revoked := f.revoked != e.lender.revoked.Load() // the host has used numbers behind those of the device
 	var low *ipsec.SA
 	for k := range f.tiles {
@@ -183,13 +183,13 @@ func (e *Engine) takeNumbered(f *flight) (hostPackets, seal int) {
 	if low != nil {
 		e.lender.extend(low)
 	}
-	e.lender.numbered.Add(int64(f.chunk.N - hostPackets))
+	e.lender.assigned.Add(int64(f.chunk.N - hostPackets))
 	return hostPackets, seal
 }
 
 // lend lends the numbers of the SAs that seal a chunk's packets, which the device has left to the host.
 func (e *Engine) lend(f *flight) {
-	x := &e.numbering
+	x := &e.seqAssign
 	x.sas = x.sas[:0]
 	for i := range f.jobs {
 		if job := &f.jobs[i]; job.Kind == esp.Seal && job.SA.Lender() == nil && e.esp.MayLend(job.SA, e.ipsec.keys) && !recent(x.sas, job.SA) {

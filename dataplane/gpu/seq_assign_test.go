@@ -15,7 +15,7 @@ import (
 	"github.com/warproute/warproute/packet"
 )
 
-// lendingOnHost is securedOnHost with a device that numbers packets.
+// lendingOnHost is securedOnHost with a device that assigns sequence numbers.
 func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
 	t.Helper()
 	s, sh := securedOnShim(t, net, g, 3900, 2)
@@ -39,16 +39,16 @@ func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secu
 // shimTurn returns the word of the worker's turns, nil on a GPU.
 var shimTurn func() uint32
 
-// numbersOf checks the sequence numbers of the packets of a worker, in the order of transmission: those of an SA ascend. Then a
+// seqsOf checks the sequence numbers of the packets of a worker, in the order of transmission: those of an SA ascend. Then a
 // receiver accepts them with any window, as no other sender uses numbers in between.
-type numbersOf struct {
+type seqsOf struct {
 	*testing.T
 	last map[uint32]uint32 // by SPI
 	n    int
 }
 
 // check checks the numbers of a chunk, but for packets that were decrypted before: they are sealed behind the others.
-func (x *numbersOf) check(mem []byte, c *batch.Chunk, decrypted func(i int) bool) {
+func (x *seqsOf) check(mem []byte, c *batch.Chunk, decrypted func(i int) bool) {
 	x.Helper()
 	for i, f := range c.In[:c.N] {
 		spi, at, is := ipsec.Inbound(mem[f.Addr+packet.EthernetLen:][:f.Len-packet.EthernetLen])
@@ -71,10 +71,10 @@ func TestNumberedPacketsAgreeWithTheCPUEngine(t *testing.T) {
 	if testing.Short() {
 		rounds = 40
 	}
-	agreeOnNumbered(t, lendingOnHost, rounds)
+	agreeOnAssigned(t, lendingOnHost, rounds)
 }
 
-func agreeOnNumbered(t *testing.T, maker securedMaker, rounds int) {
+func agreeOnAssigned(t *testing.T, maker securedMaker, rounds int) {
 	t.Helper()
 	w := newSecuredTwins(t, maker, 11)
 	e := w.gpu.engine
@@ -82,11 +82,11 @@ func agreeOnNumbered(t *testing.T, maker securedMaker, rounds int) {
 	e.lender.since = 1 << 60 // loans do not end by themselves
 	w.gaps = true
 	w.clampMSS()
-	numbers := &numbersOf{T: t, last: map[uint32]uint32{}}
+	numbers := &seqsOf{T: t, last: map[uint32]uint32{}}
 	byDevice, byHost := 0, 0
 	for n := range rounds {
 		others := w.rnd.IntN(4) == 0
-		e.numbering = numbering{turn: e.numbering.turn, launches: e.numbering.launches, seen: numberAfter, off: n%16 == 15}
+		e.seqAssign = seqAssignment{turn: e.seqAssign.turn, launches: e.seqAssign.launches, seen: assignAfter, off: n%16 == 15}
 		var decrypted []bool
 		w.run(func() (f []byte) {
 			switch port := outPort + w.rnd.IntN(len(w.all)); {
@@ -109,7 +109,7 @@ func agreeOnNumbered(t *testing.T, maker securedMaker, rounds int) {
 			}
 		}
 		numbers.check(w.gpu.umem, w.chunks[1], func(i int) bool { return decrypted[i] })
-		if turn := e.numbering.turn; shimTurn != nil && shimTurn() != turn<<1 {
+		if turn := e.seqAssign.turn; shimTurn != nil && shimTurn() != turn<<1 {
 			t.Fatalf("after turn %d, the word of the worker's turns is %#x: it was not passed on", turn, shimTurn())
 		}
 		if n%24 == 23 {
@@ -142,8 +142,8 @@ func (w *securedTwins) clampMSS() {
 	w.setRulesAfter(rules)
 }
 
-// submitNumbered submits chunk k of the rig for the device to number.
-func (r *passesRig) submitNumbered(k int) *flight {
+// submitToAssign submits chunk k of the rig for the device to assign sequence numbers.
+func (r *passesRig) submitToAssign(k int) *flight {
 	if r.e.lender == nil {
 		m, pool := newTestMailbox(r.T, 1, 28)
 		r.e.lender = newLender(r.e.state, m, pool, Options{Timeout: 1 << 40})
@@ -151,12 +151,12 @@ func (r *passesRig) submitNumbered(k int) *flight {
 		r.e.lender.ready.Store(true)
 		r.e.lender.start()
 	}
-	r.e.numbering.seen = numberAfter
+	r.e.seqAssign.seen = assignAfter
 	return r.submitWith(k, findMode{fixed: true}, findMode{fixed: true})
 }
 
-// number finishes a chunk's pass: the device has numbered and sealed the packets for which host is false.
-func (r *passesRig) number(f *flight, host func(i int) bool) {
+// assign finishes a chunk's pass: the device has sealed the packets for which host is false.
+func (r *passesRig) assign(f *flight, host func(i int) bool) {
 	f.expected = esp.Expected{First: 1}
 	r.answer(f, host)
 	f.expected = esp.Expected{}
@@ -171,7 +171,7 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 	}
 	turn := uint32(0)
 	for k := range r.chunks {
-		f := r.submitNumbered(k)
+		f := r.submitToAssign(k)
 		for tile := range f.tiles {
 			want := [3]uint32{assignSeqsFlags, turn, 0}
 			if tile == 0 {
@@ -187,7 +187,7 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 		}
 	}
 	first := &r.e.inFlight[0]
-	r.number(first, func(i int) bool { return i == 5 })
+	r.assign(first, func(i int) bool { return i == 5 })
 	if r.e.Done(r.chunks[0]); first.pass != lastPass {
 		t.Fatalf("pass %d: %v", first.pass, r.e.state.err())
 	}
@@ -200,7 +200,7 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 		}
 	}
 	r.finish(first, batch.Result{})
-	r.number(&r.e.inFlight[1], none)
+	r.assign(&r.e.inFlight[1], none)
 	for k := range 2 {
 		if !r.e.Done(r.chunks[k]) {
 			t.Fatalf("chunk %d is not done", k)
@@ -211,17 +211,17 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 	}
 }
 
-// numberedForHost makes packet 5 of the rig's only chunk one that the host seals with a number of the device. Numbers 21 and
+// sealedByHost makes packet 5 of the rig's only chunk one that the host seals with a number of the device. Numbers 21 and
 // up are lent. It returns the posted job.
-func numberedForHost(t *testing.T, number uint64) (r *passesRig, job deviceJob) {
+func sealedByHost(t *testing.T, number uint64) (r *passesRig, job deviceJob) {
 	t.Helper()
 	r = newPassesRig(t, 1, 1)
 	r.sa.Skip(20)
-	f := r.submitNumbered(0)
+	f := r.submitToAssign(0)
 	if _, _, ok := r.sa.Lend(100, r.e.lender); !ok {
 		t.Fatal("the SA cannot be lent")
 	}
-	r.number(f, func(i int) bool { return i == 5 })
+	r.assign(f, func(i int) bool { return i == 5 })
 	s := &r.e.mailbox.slots[f.slots[0]]
 	s.results[5], s.saReports()[5] = batch.MakeResult(r.sa.KeyIndex(), 0, resultHostSeals), esp.SAReport(number)
 	r.e.Done(r.chunks[0])
@@ -230,7 +230,7 @@ func numberedForHost(t *testing.T, number uint64) (r *passesRig, job deviceJob) 
 
 // TestHostSealsPacketsWithNumbersOfTheDevice: it takes no others.
 func TestHostSealsPacketsWithNumbersOfTheDevice(t *testing.T) {
-	r, _ := numberedForHost(t, 40)
+	r, _ := sealedByHost(t, 40)
 	f := &r.e.inFlight[0]
 	if job := &f.jobs[5]; f.pass != lastPass || job.Kind != esp.Seal || job.SA != r.sa || job.Seq != 40 {
 		t.Fatalf("pass %d, %+v", f.pass, f.jobs[5])
@@ -244,7 +244,7 @@ func TestHostSealsPacketsWithNumbersOfTheDevice(t *testing.T) {
 // TestNumbersThatWereNotLentAreRefused: below the loan, above it, and above what a device can have.
 func TestNumbersThatWereNotLentAreRefused(t *testing.T) {
 	for _, number := range []uint64{0, 20, 121, 1 << 50, 1<<64 - 1} {
-		r, _ := numberedForHost(t, number)
+		r, _ := sealedByHost(t, number)
 		if await(r.e, r.chunks[0]); r.chunks[0].Out[5].Verdict.Action() == batch.ActionForward || causeOf(r.e.state.err()) != CauseBadResult {
 			t.Errorf("number %d: verdict %v, the device: %v", number, r.chunks[0].Out[5].Verdict, r.e.state.err())
 		}
@@ -254,8 +254,8 @@ func TestNumbersThatWereNotLentAreRefused(t *testing.T) {
 // TestPacketsWithRevokedNumbersAreLost: the host has used numbers behind all that were lent, so a receiver may drop them.
 func TestPacketsWithRevokedNumbersAreLost(t *testing.T) {
 	r := newPassesRig(t, 1, 1)
-	f := r.submitNumbered(0)
-	r.number(f, none)
+	f := r.submitToAssign(0)
+	r.assign(f, none)
 	r.e.lender.revoke()
 	if await(r.e, r.chunks[0]); r.chunks[0].Out[3].Verdict != batch.Lost || !r.e.state.ok() {
 		t.Errorf("verdict %v", r.chunks[0].Out[3].Verdict)
@@ -266,7 +266,7 @@ func TestPacketsWithRevokedNumbersAreLost(t *testing.T) {
 func TestChunksDoNotWaitForTheTurnOfAnAbandonedOne(t *testing.T) {
 	r := newPassesRig(t, 4, 3)
 	waits := func(f *flight) bool { return r.e.mailbox.slots[f.slots[0]].descriptors[2*cacheLineWords]>>32 != 0 }
-	hung := r.submitNumbered(0)
+	hung := r.submitToAssign(0)
 	slots := append([]uint16(nil), hung.slots[:hung.tiles]...)
 	if await(r.e, r.chunks[0]); r.chunks[0].Out[0].Verdict != batch.Lost {
 		t.Fatalf("verdict %v", r.chunks[0].Out[0].Verdict)
@@ -275,9 +275,9 @@ func TestChunksDoNotWaitForTheTurnOfAnAbandonedOne(t *testing.T) {
 		r.e.mailbox.slots[k].report()
 	}
 	time.Sleep(5 * time.Millisecond)
-	r.e.numbering.seen = numberAfter
+	r.e.seqAssign.seen = assignAfter
 	for k, want := range []bool{false, true} {
-		if f := r.submitNumbered(1 + k); f.placement != ExecutedOnGPU || waits(f) != want {
+		if f := r.submitToAssign(1 + k); f.placement != ExecutedOnGPU || waits(f) != want {
 			t.Errorf("chunk %d after it: placement %d, waits for its turn: %v", 1+k, f.placement, waits(f))
 		}
 	}
@@ -286,8 +286,8 @@ func TestChunksDoNotWaitForTheTurnOfAnAbandonedOne(t *testing.T) {
 // TestImpossibleResultsOfNumberedPacketsAreRefused: the device forwards another length, another address, or nothing.
 func TestImpossibleResultsOfNumberedPacketsAreRefused(t *testing.T) {
 	refusesImpossibleResults(t, func(r *passesRig) *flight {
-		f := r.submitNumbered(0)
-		r.number(f, none)
+		f := r.submitToAssign(0)
+		r.assign(f, none)
 		return f
 	})
 }
@@ -296,8 +296,8 @@ func TestImpossibleResultsOfNumberedPacketsAreRefused(t *testing.T) {
 func TestNumberedChunksAllocateNothing(t *testing.T) {
 	r := newPassesRig(t, 2, 1)
 	run := func() {
-		f := r.submitNumbered(0)
-		r.number(f, none)
+		f := r.submitToAssign(0)
+		r.assign(f, none)
 		if !r.e.Done(r.chunks[0]) || r.chunks[0].Out[3].Verdict != batch.Forward(1) {
 			t.Fatal("the chunk is not done")
 		}

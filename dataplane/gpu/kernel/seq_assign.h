@@ -7,7 +7,7 @@
  * passes through shared memory.
  *
  * If only the host can seal a packet, but its tunnel is known (TCP with an MSS option to lower), it gets a number in its
- * turn, for the host to use (RESULT_HOST_SEALS). Any other packet of the host ends the numbering of its chunk: all packets
+ * turn, for the host to use (RESULT_HOST_SEALS). Any other packet of the host ends the assignment in its chunk: all packets
  * behind it are the host's, and the chunk keeps the turn (TURN_KEPT) after its last batch until the host has taken
  * numbers for them. So a receiver's window need not bridge what the host does later. (If an SA has no numbers left, its
  * packets alone are the host's; it gives the device more in time, for which REPORT_SEQS_LOW asks.)
@@ -22,8 +22,8 @@
  * A tile with SEQ_REQUESTS has a request of the host per packet: a job and a frame (serve_request).
  *
  * Included by esp_batch.h. */
-#ifndef WARPROUTE_NUMBERS_H
-#define WARPROUTE_NUMBERS_H
+#ifndef WARPROUTE_SEQ_ASSIGN_H
+#define WARPROUTE_SEQ_ASSIGN_H
 
 #include "expect.h"
 
@@ -35,7 +35,7 @@ struct turn {
 	uint32_t batches; /* of the tile */
 };
 
-#define NUMBERS_RETIRED (1ull << 63)
+#define SEQS_RETIRED (1ull << 63)
 #define TURN_KEPT 1u
 #define TURN_LOST 2u          /* the batch waits no longer: its packets are the host's */
 #define KEPT_POLLS (1u << 20) /* of a kept turn, in about a second: the host has abandoned the chunk then */
@@ -95,13 +95,13 @@ DEVICE uint32_t *turn_of_worker(const struct ipsec_tables *ipsec, uint32_t heade
  * lend_requests.go). Returns the answer, which the host reads in place of a result. */
 DEVICE uint64_t serve_request(const struct ipsec_tables *ipsec, struct job j, struct desc_word w)
 {
-	struct sa_numbers *n = ipsec->numbers + (j.key & JOB_KEY_MASK);
+	struct sa_seqs *n = ipsec->seqs + (j.key & JOB_KEY_MASK);
 	uint64_t seq = (uint64_t)j.ip_len << 32 | j.seq_high, old = 0, last; /* as job_seq_low and job_seq_high have it */
 	uint32_t tunnel = j.bytes, count = w.low;
 
 	switch (j.flags) {
 	case REQUEST_LEND: /* count numbers up to seq, for packets as long as the frame at most; esp says whether they have 64 bits */
-		atomic_exchange64(&n->next, NUMBERS_RETIRED); /* if the host has revoked a loan */
+		atomic_exchange64(&n->next, SEQS_RETIRED); /* if the host has revoked a loan */
 		fence_acq_rel_gpu();
 		store64(&n->last, seq);
 		fence_acq_rel_gpu();
@@ -117,12 +117,12 @@ DEVICE uint64_t serve_request(const struct ipsec_tables *ipsec, struct job j, st
 		if (last) /* loaded before next changes: see find_tunnel_sa */
 			old = atomic_add64(&n->next, count);
 		if (!last || old + count - 1 > last)
-			old |= NUMBERS_RETIRED;
+			old |= SEQS_RETIRED;
 		break;
 	case REQUEST_RETIRE:
 		if ((uint32_t)load64(ipsec->tunnels + tunnel) == (j.key & JOB_KEY_MASK) + 1)
 			store64(ipsec->tunnels + tunnel, 0);
-		old = atomic_exchange64(&n->next, NUMBERS_RETIRED);
+		old = atomic_exchange64(&n->next, SEQS_RETIRED);
 		break;
 	}
 	return old;
@@ -133,7 +133,7 @@ struct sharers {
 	uint32_t leader, count, place;
 };
 
-/* All lanes call it. Lanes without a packet to number have NO_SA. */
+/* All lanes call it. Lanes without a packet that gets one have NO_SA. */
 DEVICE struct sharers sharers_of(uint32_t key)
 {
 	struct sharers s = {0, 0, 0};
@@ -155,21 +155,21 @@ DEVICE uint64_t shuffle64(uint64_t v, uint32_t lane)
 	return (uint64_t)__shfl_sync(FULL_MASK, (uint32_t)(v >> 32), lane) << 32 | __shfl_sync(FULL_MASK, (uint32_t)v, lane);
 }
 
-/* A packet that gets a number, by an SA. Its job is to be sealed, but for the number, with a frame that begins at addr then;
- * or JOB_NONE if the host seals it. Without an SA, the packet is the host's: result. */
-struct numbered {
+/* A packet that may get a sequence number of an SA. The job is to seal it, but has no number yet; its frame then begins at addr. If
+ * the host seals it, the job is JOB_NONE. Without an SA, the packet is the host's: result. */
+struct seq_candidate {
 	struct job job;
 	struct result result;
 	uint32_t key; /* NO_SA: none */
 	uint32_t addr;
-	uint64_t last; /* of the SA's numbers */
+	uint64_t last; /* sequence number that is lent */
 };
 
-/* Finds the SA of a packet, with a copy of its header. The last number is loaded before a number is taken: otherwise
+/* Finds the SA of a packet, with a copy of its header. The last number of the loan is loaded before one is taken: otherwise
  * a number beyond the loan could look valid after the host has used it and has lent more. */
-DEVICE_CALL struct numbered find_tunnel_sa(const struct ipsec_tables *ipsec, uint32_t *header, struct desc_word w, int clamp)
+DEVICE_CALL struct seq_candidate find_tunnel_sa(const struct ipsec_tables *ipsec, uint32_t *header, struct desc_word w, int clamp)
 {
-	struct numbered n = {{0, 0, 0, 0, 0, JOB_NONE}, classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
+	struct seq_candidate n = {{0, 0, 0, 0, 0, JOB_NONE}, classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
 	uint32_t at = w.low % FRAME_BYTES;
 
 	if (!n.result.len || n.result.addr >= TUNNELS)
@@ -182,7 +182,7 @@ DEVICE_CALL struct numbered find_tunnel_sa(const struct ipsec_tables *ipsec, uin
 	struct front front = front_of(k);
 	n.job.esp = (uint16_t)(ETHERNET_LEN + front.outer);
 	set_expected_length(&n.job, k, key, n.result.len, 0);
-	n.last = load64(&ipsec->numbers[key].last);
+	n.last = load64(&ipsec->seqs[key].last);
 	if (!n.last || at < front.all || at - front.all + n.job.esp + n.job.bytes > FRAME_BYTES || load32(&k->tunnel) != n.result.addr)
 		return n;
 	n.key = key;
@@ -198,17 +198,17 @@ DEVICE_CALL struct numbered find_tunnel_sa(const struct ipsec_tables *ipsec, uin
 }
 
 /* Stores the result of a packet that the host seals, and the sequence number that the device has taken for it. */
-DEVICE void store_numbered(const struct mailbox *m, const struct tile *tile, uint32_t batch, uint32_t key, uint64_t number)
+DEVICE void store_host_seals(const struct mailbox *m, const struct tile *tile, uint32_t batch, uint32_t key, uint64_t seq)
 {
 	struct result r = {key, 0, RESULT_HOST_SEALS};
 
-	report_seq(m, tile, batch, number);
+	report_seq(m, tile, batch, seq);
 	store_result(m, tile, batch, r);
 }
 
-/* Returns the context of a lane whose packet is to be sealed with a number of the device, and moves w to the frame to
+/* Returns the context of a lane whose packet is to be sealed with a sequence number that the device assigns, and moves w to the frame to
  * transmit. JOB_NONE: the lane has no packet, or it is the host's, and the result is stored. */
-DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
+DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
 				     uint32_t *block, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
 	struct turn turn = {turn_of_worker(ipsec, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
@@ -216,7 +216,7 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
 	struct header_segments h = read_headers(tile, *w, mine);
-	struct numbered n = {{0, 0, 0, 0, 0, JOB_NONE}, {0, 0, RESULT_HOST}, NO_SA, 0, 0};
+	struct seq_candidate n = {{0, 0, 0, 0, 0, JOB_NONE}, {0, 0, RESULT_HOST}, NO_SA, 0, 0};
 
 	fill_headers(scratch, &h);
 	__syncwarp();
@@ -232,21 +232,21 @@ DEVICE struct esp_lane numbered_lane(const struct mailbox *m, const struct tile 
 	if (state)
 		n.key = NO_SA;
 	if (n.key != NO_SA && s.place == 0)
-		first = atomic_add64(&ipsec->numbers[n.key].next, s.count);
+		first = atomic_add64(&ipsec->seqs[n.key].next, s.count);
 	pass_turn(&turn, block, tile, batch, state | (left ? TURN_KEPT : 0));
-	uint64_t number = shuffle64(first, s.leader) + s.place;
-	int numbered = n.key != NO_SA && number <= n.last;
-	if (!numbered || (n.job.flags & JOB_KIND) != JOB_SEAL) {
+	uint64_t seq = shuffle64(first, s.leader) + s.place;
+	int assigned = n.key != NO_SA && seq <= n.last;
+	if (!assigned || (n.job.flags & JOB_KIND) != JOB_SEAL) {
 		n.job.flags = JOB_NONE;
-		if (numbered)
-			store_numbered(m, tile, batch, n.key, number);
+		if (assigned)
+			store_host_seals(m, tile, batch, n.key, seq);
 		else if (received)
 			store_result(m, tile, batch, n.result);
 		return esp_lane_of(n.job, *w);
 	}
-	report_sa(m, tile, batch, n.key, n.result.len | (n.last - number < NUMBERS_LOW ? REPORT_SEQS_LOW : 0));
-	n.job.seq_high = (uint32_t)number; /* as set_job_seq does */
-	n.job.ip_len = (uint16_t)(number >> 32);
+	report_sa(m, tile, batch, n.key, n.result.len | (n.last - seq < SEQS_LOW ? REPORT_SEQS_LOW : 0));
+	n.job.seq_high = (uint32_t)seq; /* as set_job_seq does */
+	n.job.ip_len = (uint16_t)(seq >> 32);
 	w->low = n.addr;
 	w->high = (w->high & 0xffff0000) | (n.job.esp + n.job.bytes);
 	return esp_lane_of(n.job, *w);

@@ -29,7 +29,7 @@ func TestGPUNumbersPackets(t *testing.T) {
 	if testing.Short() {
 		rounds = 60
 	}
-	agreeOnNumbered(t, func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
+	agreeOnAssigned(t, func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
 		return openSecured(t, net, g, Options{})
 	}, rounds)
 }
@@ -68,7 +68,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 				w := secured{mem.Bytes(), got(d.NewEngine(mem.Bytes(), chunks, size, fallback))(t), nil}
 				group.Go(func() {
 					rnd := rand.New(rand.NewPCG(uint64(n), 7))
-					numbers, list := &numbersOf{T: t, last: map[uint32]uint32{}}, batch.NewChunks(chunks, size)
+					numbers, list := &seqsOf{T: t, last: map[uint32]uint32{}}, batch.NewChunks(chunks, size)
 					odd, mine, host := make([]bool, chunks*size), make([]uint64, 0, 16<<20), 0
 					submit := func(k int) {
 						c := list[k]
@@ -124,7 +124,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 					t.Fatalf("number %#x is used twice", used[i])
 				}
 			}
-			numbered := int(d.kernel.lender.numbered.Load())
+			numbered := int(d.kernel.lender.assigned.Load())
 			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal", len(used), numbered, byHost); numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 {
 				t.Error("too few")
 			}
