@@ -149,7 +149,7 @@ func TestTagsOfEarlierRoundsAreCleared(t *testing.T) {
 				t.Fatalf("tag %d unfollow tag %d: the test is wrong about tagCount", again, old)
 			}
 			for l := range s.headers {
-				if l > firstLane && (tag(&s.headers[l][0]) == old || tag(&s.shortHeaders[l][0]) == old) || tag(&s.completions[l][0]) == old || tag(&s.completions[l][2]) == old {
+				if l > firstDescWord && (tag(&s.headers[l][0]) == old || tag(&s.shortHeaders[l][0]) == old) || tag(&s.completions[l][0]) == old || tag(&s.completions[l][2]) == old {
 					t.Fatalf("from chunk %d on: in lane %d there is tag %d still", start, l, old)
 				}
 			}
@@ -185,7 +185,7 @@ func TestFinishedNeedsAllSegments(t *testing.T) {
 			}
 			want |= 1 << part
 			for i := part * batchFrames; i < min((part+1)*batchFrames, len(frames)); i++ {
-				a := &s.completions[laneOf(i)]
+				a := &s.completions[descWordOf(i)]
 				pieces = append(pieces, func() { a[0] = tagOf(s.seq) }, func() { a[2] = tagOf(s.seq) })
 			}
 		}

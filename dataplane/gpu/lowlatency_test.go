@@ -87,8 +87,8 @@ const noBatch = -1 // no batch
 // spoil gives the inlined header of a packet the tag of another chunk: the kernel polls before it
 // arrives.
 func (s *slot) spoil(packet int) {
-	s.headers[laneOf(packet)][0]--
-	s.shortHeaders[laneOf(packet)][0]--
+	s.headers[descWordOf(packet)][0]--
+	s.shortHeaders[descWordOf(packet)][0]--
 }
 
 // onHost is the kernel's code of the low-latency path, compiled for the host, behind an engine.

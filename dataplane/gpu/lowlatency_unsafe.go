@@ -28,31 +28,31 @@ func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
 	}
 	tag := tagOf(next)
 	mem, last := unsafe.Pointer(unsafe.SliceData(umem)), len(umem)-8*headerWords
-	other, lanes := uint64(0), 0
-	for i, l := 0, firstLane; i < len(frames); i, l = i+1, nextLane(l) {
+	other, descWords := uint64(0), 0
+	for i, w := 0, firstDescWord; i < len(frames); i, w = i+1, nextDescWord(w) {
 		addr := frames[i].Addr
 		if addr%16 != 2 || int(addr) > last {
 			return 0
 		}
 		from := (*shortHeader)(unsafe.Add(mem, addr+shortHeaderAt-2))
 		other |= from[0]>>16 ^ plainIPv4
-		to := &s.shortHeaders[l]
+		to := &s.shortHeaders[w]
 		to[1] = from[1]
 		to[2], to[3] = from[2], from[3]
-		s.tagged[l], lanes = from[0]&^tagCount|tag, l+1
+		s.tagged[w], descWords = from[0]&^tagCount|tag, w+1
 	}
 	if other&0xffffff == 0 {
-		ordered.StoreLines(s.shortHeaders, s.tagged[:lanes])
+		ordered.StoreLines(s.shortHeaders, s.tagged[:descWords])
 		return inlineShortHeadersFlag
 	}
-	for i, l := 0, firstLane; i < len(frames); i, l = i+1, nextLane(l) {
+	for i, w := 0, firstDescWord; i < len(frames); i, w = i+1, nextDescWord(w) {
 		from := (*header)(unsafe.Add(mem, frames[i].Addr-2))
-		to := &s.headers[l]
+		to := &s.headers[w]
 		to[1] = from[1]
 		*(*[6]uint64)(to[2:]) = *(*[6]uint64)(from[2:])
-		s.tagged[l] = from[0]&^tagCount | tag
+		s.tagged[w] = from[0]&^tagCount | tag
 	}
-	ordered.StoreLines(s.headers, s.tagged[:lanes])
+	ordered.StoreLines(s.headers, s.tagged[:descWords])
 	return inlineHeadersFlag
 }
 
@@ -61,13 +61,13 @@ const plainIPv4 = 0x45<<16 | uint64(packet.EtherTypeIPv4)>>8 | uint64(packet.Eth
 
 func tagOf(seq uint32) uint64 { return uint64(1 + seq%tagCount) }
 
-// A lane is the index of a packet's word in the descriptors, and of its header and completion.
-const firstLane = 1
+// The first word of each descriptor cache line is no packet's. A packet's header and completion have the index of its word.
+const firstDescWord = 1
 
-func nextLane(l int) int { return l + 1 + (l%cacheLineWords+1)/cacheLineWords }
+func nextDescWord(w int) int { return w + 1 + (w%cacheLineWords+1)/cacheLineWords }
 
-func laneOf(packet int) int {
-	return packet/cacheLineFrames*cacheLineWords + firstLane + packet%cacheLineFrames
+func descWordOf(packet int) int {
+	return packet/cacheLineFrames*cacheLineWords + firstDescWord + packet%cacheLineFrames
 }
 
 // pollCompletions reports whether all unfinished packets in front of end have inline completions.
@@ -76,8 +76,8 @@ func (s *slot) pollCompletions(end int) bool {
 		return false
 	}
 	tag := tagOf(s.seq)
-	for l := laneOf(s.packet); s.packet < end; s.packet, l = s.packet+1, nextLane(l) {
-		if c := &s.completions[l]; atomic.LoadUint64(&c[0])&tagCount != tag || atomic.LoadUint64(&c[2])&tagCount != tag {
+	for w := descWordOf(s.packet); s.packet < end; s.packet, w = s.packet+1, nextDescWord(w) {
+		if c := &s.completions[w]; atomic.LoadUint64(&c[0])&tagCount != tag || atomic.LoadUint64(&c[2])&tagCount != tag {
 			return false
 		}
 	}
@@ -86,15 +86,15 @@ func (s *slot) pollCompletions(end int) bool {
 
 // generation returns the table generation of a packet's inline completion.
 func (s *slot) generation(packet int) uint32 {
-	return uint32(s.completions[laneOf(packet)][3] >> 32)
+	return uint32(s.completions[descWordOf(packet)][3] >> 32)
 }
 
 // applyCompletions applies the inline completions of packets from first on: it writes their results and
 // the rewritten bytes of their frames.
 func (s *slot) applyCompletions(first int, in []batch.Frame, out []batch.Result, umem []byte) {
 	out = out[:len(in)]
-	for i, l := 0, laneOf(first); i < len(in); i, l = i+1, nextLane(l) {
-		f, c := in[i], &s.completions[l]
+	for i, w := 0, descWordOf(first); i < len(in); i, w = i+1, nextDescWord(w) {
+		f, c := in[i], &s.completions[w]
 		arg, v := f.Addr, batch.Verdict(c[1]>>48)
 		if v.Action() == batch.ActionForward {
 			to := unsafe.Pointer((*[packet.EthernetLen + packet.IPv4Len]byte)(umem[f.Addr:]))

@@ -88,7 +88,7 @@ type slot struct {
 	headers      []header
 	shortHeaders []shortHeader
 	completions  []completion
-	tagged       []uint64 // first words of headers, by lane
+	tagged       []uint64 // first words of headers, by descriptor word
 	tagRound     uint32   // times that tags wrapped
 
 	// Progress of the last tile.
@@ -96,7 +96,7 @@ type slot struct {
 	completed               uint32 // bits of the batches with inline completions
 }
 
-// Entries of a packet, by lane.
+// Entries of a packet, by the index of its descriptor word.
 type (
 	header      [headerWords]uint64
 	shortHeader [shortHeaderWords]uint64
@@ -110,13 +110,13 @@ func newMailbox(slots, batches int) (*mailbox, error) {
 	}
 	packets := batches * batchFrames
 	results := roundUp(packets*frameBytes, batchBytes)
-	lanes := min(batches, inlineBatches) * batchBytes / 8
+	descWords := min(batches, inlineBatches) * batchBytes / 8
 	m := &mailbox{batches: batches, descriptorsAt: doneBytes + results}
 	m.jobsAt = m.descriptorsAt + batches*batchBytes
 	m.headersAt = m.jobsAt + roundUp(packets*jobBytes, batchBytes)
-	m.shortHeadersAt = m.headersAt + 8*headerWords*lanes
-	m.completionsAt = m.shortHeadersAt + 8*shortHeaderWords*lanes
-	m.slotBytes = m.completionsAt + 8*completionWords*lanes
+	m.shortHeadersAt = m.headersAt + 8*headerWords*descWords
+	m.completionsAt = m.shortHeadersAt + 8*shortHeaderWords*descWords
+	m.slotBytes = m.completionsAt + 8*completionWords*descWords
 	var err error
 	if m.Memory, err = hostmem.Map(slotsAt + slots*m.slotBytes); err != nil {
 		return nil, fmt.Errorf("mailbox of %d tiles: %w", slots, err)
@@ -130,10 +130,10 @@ func newMailbox(slots, batches int) (*mailbox, error) {
 			results:      unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), packets),
 			descriptors:  unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.descriptorsAt])), batches*batchBytes/8),
 			jobs:         unsafe.Slice((*deviceJob)(unsafe.Pointer(&b[m.jobsAt])), packets),
-			headers:      unsafe.Slice((*header)(unsafe.Pointer(&b[m.headersAt])), lanes),
-			shortHeaders: unsafe.Slice((*shortHeader)(unsafe.Pointer(&b[m.shortHeadersAt])), lanes),
-			completions:  unsafe.Slice((*completion)(unsafe.Pointer(&b[m.completionsAt])), lanes),
-			tagged:       make([]uint64, lanes),
+			headers:      unsafe.Slice((*header)(unsafe.Pointer(&b[m.headersAt])), descWords),
+			shortHeaders: unsafe.Slice((*shortHeader)(unsafe.Pointer(&b[m.shortHeadersAt])), descWords),
+			completions:  unsafe.Slice((*completion)(unsafe.Pointer(&b[m.completionsAt])), descWords),
+			tagged:       make([]uint64, descWords),
 		})
 	}
 	return m, nil

@@ -98,10 +98,8 @@ DEVICE void host_store32(uint32_t *p, uint32_t v)
  * as seen by the host. It is weaker than __threadfence_system, which is sequentially consistent. */
 DEVICE void fence_acq_rel_sys(void) { asm volatile("fence.acq_rel.sys;" ::: "memory"); }
 
-/* Adds 1 and returns the old value. CUDA's atomicAdd is relaxed; this is acquire and release. */
-
-/* Increments a word of device memory and returns the old value. It orders the accesses before it, and
- * those of other blocks that incremented the word before. */
+/* Increments a word of device memory and returns the old value. CUDA's atomicAdd is relaxed; this is acquire and release: it orders
+ * the accesses before it, and those of other blocks that incremented the word before. */
 DEVICE uint32_t atomic_inc_acq_rel(uint32_t *p)
 {
 	uint32_t old;
