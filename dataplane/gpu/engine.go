@@ -65,7 +65,7 @@ type flight struct {
 	pass      pass
 	passFlags uint32           // of the tile headers of its first pass
 	expected  esp.Expected     // the SA that it was posted for
-	turn      uint32           // behind it, if the device assigns its sequence numbers
+	ticket    uint32           // of the next chunk, if the device assigns its sequence numbers
 	revoked   uint32           // lender.revoked when it was posted
 	jobs      []esp.Job        // of its packets, nil without
 	slots     [maxTiles]uint16 // of its tiles, in order
@@ -74,7 +74,7 @@ type flight struct {
 	blocks    uint32        // that must be awake for them
 	finished  int           // tiles whose results are copied
 	submitted time.Duration // by batch.Clock
-	posted    time.Duration // when its second pass, or that of an older chunk whose turn it waits for, was posted; 0: not
+	posted    time.Duration // when its second pass, or that of an older chunk that keeps the lock, was posted; 0: not
 	late      lateness
 	deferred  bool
 	receiving bool
@@ -205,7 +205,7 @@ func (e *Engine) post(f *flight) {
 			s.jobs[i].set(&f.jobs[first+i])
 		}
 		if k == 0 && f.assignsSeqs() {
-			s.postWith(in, e.tiling.each(len(in)), e.number, releaseTurnFlags, func(int) batchWords { return batchWords{low: f.turn} })
+			s.postWith(in, e.tiling.each(len(in)), e.number, releaseLockFlags, func(int) batchWords { return batchWords{low: f.ticket} })
 			continue
 		}
 		s.post(in, e.tiling.each(len(in)), e.number, nil, hasJobsFlag)

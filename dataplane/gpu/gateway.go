@@ -31,10 +31,10 @@ type ipsecTables struct {
 	*keyWriter
 	*policies
 	*spiTable
-	staging              uint32 // words of a warp's staging buffer
-	keys                 *cuda.Memory
-	seqs, tunnels, turns *cuda.Memory // see seq_assign.h
-	lender               *lender
+	staging                   uint32 // words of a warp's staging buffer
+	keys                      *cuda.Memory
+	seqs, tunnels, nowServing *cuda.Memory // see seq_assign.h
+	lender                    *lender
 }
 
 // ipsecTablesParams is the second parameter of the gateway kernel: struct ipsec_tables of job.h.
@@ -44,7 +44,7 @@ type ipsecTablesParams struct {
 	SPIs         cuda.DevicePtr
 	Seqs         cuda.DevicePtr
 	Tunnels      cuda.DevicePtr
-	Turns        cuda.DevicePtr
+	NowServing   cuda.DevicePtr
 	StagingWords uint64
 }
 
@@ -53,7 +53,7 @@ const keyBytes = device.KeyBytes
 // params returns the parameter.
 func (t *ipsecTables) params() ipsecTablesParams {
 	return ipsecTablesParams{
-		Keys: t.keys.Ptr(), Policies: t.policies.root.Ptr(), SPIs: t.spiTable.at, Seqs: t.seqs.Ptr(), Tunnels: t.tunnels.Ptr(), Turns: t.turns.Ptr(),
+		Keys: t.keys.Ptr(), Policies: t.policies.root.Ptr(), SPIs: t.spiTable.at, Seqs: t.seqs.Ptr(), Tunnels: t.tunnels.Ptr(), NowServing: t.nowServing.Ptr(),
 		StagingWords: uint64(t.staging),
 	}
 }
@@ -73,7 +73,7 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 	if t.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
 		return nil, err
 	}
-	for to, bytes := range map[**cuda.Memory]int{&t.seqs: maxKeys * saSeqsBytes, &t.tunnels: 8 * maxTunnels, &t.turns: maxWorkers * turnBytes} {
+	for to, bytes := range map[**cuda.Memory]int{&t.seqs: maxKeys * saSeqsBytes, &t.tunnels: 8 * maxTunnels, &t.nowServing: maxWorkers * nowServingBytes} {
 		if *to, err = d.alloc(bytes); err != nil {
 			return nil, err
 		}

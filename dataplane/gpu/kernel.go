@@ -151,7 +151,7 @@ func (k *kernel) wake() error {
 			return err
 		}
 		if t := k.d.ipsecTables; t != nil {
-			if err := k.stream.Fill32(t.turns.Ptr(), 0, maxWorkers*turnBytes/4); err != nil {
+			if err := k.stream.Fill32(t.nowServing.Ptr(), 0, maxWorkers*nowServingBytes/4); err != nil {
 				return err
 			}
 		}

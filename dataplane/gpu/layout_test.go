@@ -24,7 +24,7 @@ func TestCHeader(t *testing.T) {
 
 	h = &cheader.Header{}
 	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "ingress", "partial_checksums",
-		"jobs", "keys", "policies", "spis", "seqs", "tunnels", "turns", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
+		"jobs", "keys", "policies", "spis", "seqs", "tunnels", "now_serving", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
 	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies", "version", "mode", "mps", "partitioned", "busy")
 	h.Check(t, "testdata/layout.h")
 }
@@ -106,7 +106,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("EXPECT_SA", expectFlag, "all packets are expected to be of one SA (expect.h)")
 	h.Define("SEQ", seqFlag, "sequence numbers (seq_assign.h), in one of these combinations:")
 	h.Define("ASSIGN_SEQS", assignSeqsFlags, "the device assigns sequence numbers to packets, and seals them")
-	h.Define("RELEASE_TURN", releaseTurnFlags, "the device releases the turn that the chunk has kept")
+	h.Define("RELEASE_LOCK", releaseLockFlags, "the device releases the lock that the chunk has kept")
 	h.Define("SEQ_REQUESTS", seqRequestFlags, "no other of these flags: requests of the host about sequence numbers")
 	h.Define("STOP", stop, "control word: the kernel ends")
 	h.Define("INLINE_BATCHES", inlineBatches, "batches of a slot with room for inlined headers")
@@ -162,7 +162,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("EXPECT_EXTENDED", expectExtended, "64-bit sequence numbers")
 	h.Comment("Sequence numbers that the device assigns (seq_assign.h).")
 	h.Define("TUNNELS", maxTunnels, "of which the device can know the SA")
-	h.Define("TURNS", turns, "turns wrap at this number")
+	h.Define("TICKETS", tickets, "tickets wrap at this number")
 	h.Define("SA_EXTENDED_SHIFT", saExtendedShift, "position in the word of a tunnel: 64-bit sequence numbers")
 	h.Define("REQUEST_LEND", requestLend)
 	h.Define("REQUEST_EXTEND", requestExtend)
@@ -172,5 +172,5 @@ func defineJobs(h *cheader.Header) {
 	h.Define("REPORT_SEQS_LOW", esp.ReportSeqsLow, "in the upper half of a report about an SA")
 	h.Struct("job", deviceJob{}, "key", "seq_high", "esp", "bytes", "ip_len", "flags")
 	h.Struct("sa_seqs", saSeqs{}, "next", "last")
-	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "seqs", "tunnels", "turns", "staging_words")
+	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "seqs", "tunnels", "now_serving", "staging_words")
 }

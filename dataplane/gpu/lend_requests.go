@@ -11,8 +11,8 @@ import (
 // Words of kernel/seq_assign.h.
 const (
 	maxTunnels      = 1 << 15
-	turns           = 1 << 31
-	turnBytes       = 32
+	tickets         = 1 << 31
+	nowServingBytes = 32
 	saSeqsBytes     = 16
 	saExtendedShift = 48
 

@@ -88,7 +88,7 @@ func (e *Engine) abandonTiles(f *flight) {
 	case firstPass:
 		e.unposted--
 		if f.assignsSeqs() {
-			e.seqAssign.kept, e.seqAssign.stuck = true, e.seqAssign.stuck || e.seqAssign.tried
+			e.seqAssign.lockKept, e.seqAssign.stuck = true, e.seqAssign.stuck || e.seqAssign.retried
 		}
 		e.pool.put(f.slots[:f.finished])
 	}

@@ -218,7 +218,7 @@ func (e *Engine) postJobs(f *flight) {
 	}
 }
 
-// restartAge restarts the age of a chunk whose second pass is posted, and of those that wait for its turn: what the host took
+// restartAge restarts the age of a chunk whose second pass is posted, and of those that wait for its lock: what the host took
 // does not count as the device's time.
 func (e *Engine) restartAge(f *flight) {
 	f.posted = batch.Clock()

@@ -16,14 +16,14 @@ import (
 
 // seqAssignment is whether the device assigns sequence numbers to the packets of a worker's next chunk.
 type seqAssignment struct {
-	turn     uint32 // of the next batch
-	launches uint32 // of the kernel: each begins with turn 0
+	ticket   uint32 // of the next batch
+	launches uint32 // of the kernel: each begins with ticket 0
 	seen     int    // chunks in a row with nearly all packets to seal
 	left     int    // chunks in a row with many packets that the device has left to the host
 	pause    int    // chunks
-	kept     bool   // an abandoned chunk may have kept the turn for good: the next chunk does not wait for it
-	tried    bool   // that next chunk is in flight
-	stuck    bool   // it was abandoned, too: the device may have lost count of turns; until the kernel is launched again
+	lockKept bool   // an abandoned chunk may keep the lock for good: the next chunk does not wait for it
+	retried  bool   // that next chunk is in flight
+	stuck    bool   // it was abandoned, too: the device may have lost count of tickets; until the kernel is launched again
 	off      bool   // for tests
 	sas      []*ipsec.SA
 }
@@ -70,7 +70,7 @@ func (e *Engine) mayAssignSeqs() bool {
 		return false
 	}
 	if n := e.kernel.launches.Load(); n != x.launches {
-		x.launches, x.turn, x.kept, x.tried, x.stuck = n, 0, false, false, false
+		x.launches, x.ticket, x.lockKept, x.retried, x.stuck = n, 0, false, false, false
 	}
 	if x.stuck {
 		return false
@@ -89,17 +89,17 @@ func (e *Engine) postToAssign(f *flight) {
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
 	for k := range f.tiles {
-		w := batchWords{low: e.seqAssign.turn}
-		if k == 0 && !e.seqAssign.kept {
+		w := batchWords{low: e.seqAssign.ticket}
+		if k == 0 && !e.seqAssign.lockKept {
 			w.high = 1
 		}
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		s := &e.mailbox.slots[f.slots[k]]
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
-		e.seqAssign.turn += uint32(s.batches)
+		e.seqAssign.ticket += uint32(s.batches)
 	}
-	f.turn, f.revoked = e.seqAssign.turn, e.lender.revoked.Load()
-	e.seqAssign.tried, e.seqAssign.kept = e.seqAssign.tried || e.seqAssign.kept, false
+	f.ticket, f.revoked = e.seqAssign.ticket, e.lender.revoked.Load()
+	e.seqAssign.retried, e.seqAssign.lockKept = e.seqAssign.retried || e.seqAssign.lockKept, false
 	if e.posted != nil {
 		e.posted(f)
 	}
@@ -119,7 +119,7 @@ func (e *Engine) takeAssigned(f *flight) (hostPackets, seal int) {
 	}
 	e.esp.BeginSealed(f.jobs, hostPackets, e.ipsec.keys)
 	seal = f.chunk.N - hostPackets
-	e.seqAssign.tried = false
+	e.seqAssign.retried = false
 	revoked := f.revoked != e.lender.revoked.Load() // the host has used numbers behind those of the device
 	var low *ipsec.SA
 	for k := range f.tiles {

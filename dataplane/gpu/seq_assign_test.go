@@ -20,8 +20,8 @@ func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secu
 	t.Helper()
 	s, sh := securedOnShim(t, net, g, 3900, 2)
 	e := s.engine
-	shimTurn = func() uint32 { return sh.turns[0] }
-	t.Cleanup(func() { shimTurn = nil })
+	shimNowServing = func() uint32 { return sh.nowServing[0] }
+	t.Cleanup(func() { shimNowServing = nil })
 	e.pool.take(nil, slotRequest{n: 1}) // the lowest slot
 	e.lender = newLender(e.state, e.mailbox, e.pool, Options{Timeout: 1 << 40})
 	e.lender.posted = func(s *slot, n int) {
@@ -36,8 +36,8 @@ func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secu
 	return s
 }
 
-// shimTurn returns the word of the worker's turns, nil on a GPU.
-var shimTurn func() uint32
+// shimNowServing returns the word of the worker's lock, nil on a GPU.
+var shimNowServing func() uint32
 
 // seqsOf checks the sequence numbers of the packets of a worker, in the order of transmission: those of an SA ascend. Then a
 // receiver accepts them with any window, as no other sender uses numbers in between.
@@ -86,7 +86,7 @@ func agreeOnAssigned(t *testing.T, maker securedMaker, rounds int) {
 	byDevice, byHost := 0, 0
 	for n := range rounds {
 		others := w.rnd.IntN(4) == 0
-		e.seqAssign = seqAssignment{turn: e.seqAssign.turn, launches: e.seqAssign.launches, seen: assignAfter, off: n%16 == 15}
+		e.seqAssign = seqAssignment{ticket: e.seqAssign.ticket, launches: e.seqAssign.launches, seen: assignAfter, off: n%16 == 15}
 		var decrypted []bool
 		w.run(func() (f []byte) {
 			switch port := outPort + w.rnd.IntN(len(w.all)); {
@@ -109,8 +109,8 @@ func agreeOnAssigned(t *testing.T, maker securedMaker, rounds int) {
 			}
 		}
 		numbers.check(w.gpu.umem, w.chunks[1], func(i int) bool { return decrypted[i] })
-		if turn := e.seqAssign.turn; shimTurn != nil && shimTurn() != turn<<1 {
-			t.Fatalf("after turn %d, the word of the worker's turns is %#x: it was not passed on", turn, shimTurn())
+		if ticket := e.seqAssign.ticket; shimNowServing != nil && shimNowServing() != ticket<<1 {
+			t.Fatalf("before ticket %d, the worker's lock has %#x: it was not released", ticket, shimNowServing())
 		}
 		if n%24 == 23 {
 			e.lender.end()
@@ -162,28 +162,28 @@ func (r *passesRig) assign(f *flight, host func(i int) bool) {
 	f.expected = esp.Expected{}
 }
 
-// TestNumberedChunksKeepTheirTurn: of the next chunks, until the host has posted the packets that the device left to it.
-func TestNumberedChunksKeepTheirTurn(t *testing.T) {
+// TestChunksKeepTheLock: until the host has posted the packets that the device left to it.
+func TestChunksKeepTheLock(t *testing.T) {
 	r := newPassesRig(t, 4, 3)
 	words := func(f *flight, k int) [3]uint32 {
 		s := &r.e.mailbox.slots[f.slots[k]]
 		return [3]uint32{uint32(s.descriptors[0] >> 32 & (assignSeqsFlags | hasJobsFlag)), uint32(s.descriptors[cacheLineWords] >> 32), uint32(s.descriptors[2*cacheLineWords] >> 32)}
 	}
-	turn := uint32(0)
+	ticket := uint32(0)
 	for k := range r.chunks {
 		f := r.submitToAssign(k)
 		for tile := range f.tiles {
-			want := [3]uint32{assignSeqsFlags, turn, 0}
+			want := [3]uint32{assignSeqsFlags, ticket, 0}
 			if tile == 0 {
 				want[2] = 1
 			}
 			if got := words(f, tile); got != want {
 				t.Fatalf("chunk %d, tile %d: %#x, want %#x", k, tile, got, want)
 			}
-			turn += uint32(r.e.mailbox.slots[f.slots[tile]].batches)
+			ticket += uint32(r.e.mailbox.slots[f.slots[tile]].batches)
 		}
-		if f.turn != turn {
-			t.Fatalf("chunk %d ends before turn %d, want %d", k, f.turn, turn)
+		if f.ticket != ticket {
+			t.Fatalf("chunk %d ends before ticket %d, want %d", k, f.ticket, ticket)
 		}
 	}
 	first := &r.e.inFlight[0]
@@ -191,7 +191,7 @@ func TestNumberedChunksKeepTheirTurn(t *testing.T) {
 	if r.e.Done(r.chunks[0]); first.pass != lastPass {
 		t.Fatalf("pass %d: %v", first.pass, r.e.state.err())
 	}
-	if got, want := words(first, 0), [3]uint32{releaseTurnFlags, first.turn, 0}; got != want {
+	if got, want := words(first, 0), [3]uint32{releaseLockFlags, first.ticket, 0}; got != want {
 		t.Errorf("the second pass: %#x, want %#x", got, want)
 	}
 	for k, job := range first.jobs {
@@ -278,7 +278,7 @@ func TestChunksDoNotWaitForTheTurnOfAnAbandonedOne(t *testing.T) {
 	r.e.seqAssign.seen = assignAfter
 	for k, want := range []bool{false, true} {
 		if f := r.submitToAssign(1 + k); f.placement != ExecutedOnGPU || waits(f) != want {
-			t.Errorf("chunk %d after it: placement %d, waits for its turn: %v", 1+k, f.placement, waits(f))
+			t.Errorf("chunk %d after it: placement %d, waits for the lock: %v", 1+k, f.placement, waits(f))
 		}
 	}
 }

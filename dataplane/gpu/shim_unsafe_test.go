@@ -16,9 +16,9 @@ import (
 
 // shimHeader is struct memory of shim.h, with offsets in the shared memory.
 type shimHeader struct {
-	ipv4, ipv6, nextHops, groups, adjacencies, ports, ingress, partialChecksums, jobs, keys, policies, spis, seqs, tunnels, turns, slot, in, out, umem uint64
-	umemBytes                                                                                                                                          uint64
-	seed, generation                                                                                                                                   uint32
+	ipv4, ipv6, nextHops, groups, adjacencies, ports, ingress, partialChecksums, jobs, keys, policies, spis, seqs, tunnels, nowServing, slot, in, out, umem uint64
+	umemBytes                                                                                                                                               uint64
+	seed, generation                                                                                                                                        uint32
 }
 
 const (
@@ -42,7 +42,7 @@ type shimMemory struct {
 	keys             []byte
 	policies         []uint32
 	spis             []uint64
-	turns            []uint32
+	nowServing       []uint32
 	slot             []byte // of a mailbox
 	in               []batch.Frame
 	out              []batch.Result
@@ -65,7 +65,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 		{&h.ipv4, 4 * shimImageWords}, {&h.ipv6, 4 * shimImageWords}, {&h.nextHops, 8 * len(w.NextHops)}, {&h.groups, 4 * len(w.Groups)},
 		{&h.adjacencies, 8 * len(w.Adjacencies)}, {&h.ports, 8 * len(w.Ports)}, {&h.ingress, 4 * len(w.Ingress)}, {&h.partialChecksums, batch.MaxPorts / 8},
 		{&h.jobs, 16 * (size + batchFrames)}, {&h.keys, shimKeys * keyBytes}, {&h.policies, 4 * shimPolicyWords}, {&h.spis, 8 * spiSlots},
-		{&h.seqs, shimKeys * saSeqsBytes}, {&h.tunnels, 8 * maxTunnels}, {&h.turns, maxWorkers * turnBytes}, {&h.slot, 1 << 16},
+		{&h.seqs, shimKeys * saSeqsBytes}, {&h.tunnels, 8 * maxTunnels}, {&h.nowServing, maxWorkers * nowServingBytes}, {&h.slot, 1 << 16},
 		{&h.in, 8 * size}, {&h.out, 8 * (size + batchFrames)}, {&h.umem, umemBytes},
 	} {
 		*region.at = uint64(end)
@@ -99,7 +99,7 @@ func newShimMemory(t *testing.T, base *fib.FIB, size, umemBytes int) *shimMemory
 	m.keys = view[byte](mem, h.keys, shimKeys*keyBytes)
 	m.policies = view[uint32](mem, h.policies, shimPolicyWords)
 	m.spis = view[uint64](mem, h.spis, spiSlots)
-	m.turns = view[uint32](mem, h.turns, maxWorkers*turnBytes/4)
+	m.nowServing = view[uint32](mem, h.nowServing, maxWorkers*nowServingBytes/4)
 	m.slot = mem[h.slot:][:1<<16]
 	m.in = view[batch.Frame](mem, h.in, size)
 	m.out = view[batch.Result](mem, h.out, size)

@@ -94,7 +94,7 @@
 #define EXPECT_SA 0x1000000u /* all packets are expected to be of one SA (expect.h) */
 #define SEQ 0x80000000u /* sequence numbers (seq_assign.h), in one of these combinations: */
 #define ASSIGN_SEQS 0x84000000u /* the device assigns sequence numbers to packets, and seals them */
-#define RELEASE_TURN 0xa0000000u /* the device releases the turn that the chunk has kept */
+#define RELEASE_LOCK 0xa0000000u /* the device releases the lock that the chunk has kept */
 #define SEQ_REQUESTS 0x80000000u /* no other of these flags: requests of the host about sequence numbers */
 #define STOP 0xffffffffu /* control word: the kernel ends */
 #define INLINE_BATCHES 3 /* batches of a slot with room for inlined headers */
@@ -149,7 +149,7 @@
 
 /* Sequence numbers that the device assigns (seq_assign.h). */
 #define TUNNELS 32768 /* of which the device can know the SA */
-#define TURNS 0x80000000u /* turns wrap at this number */
+#define TICKETS 0x80000000u /* tickets wrap at this number */
 #define SA_EXTENDED_SHIFT 48 /* position in the word of a tunnel: 64-bit sequence numbers */
 #define REQUEST_LEND 1
 #define REQUEST_EXTEND 2
@@ -232,7 +232,7 @@
 	static_assert(__builtin_offsetof(struct ipsec_tables, spis) == 16, "struct ipsec_tables: spis"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, seqs) == 24, "struct ipsec_tables: seqs"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, tunnels) == 32, "struct ipsec_tables: tunnels"); \
-	static_assert(__builtin_offsetof(struct ipsec_tables, turns) == 40, "struct ipsec_tables: turns"); \
+	static_assert(__builtin_offsetof(struct ipsec_tables, now_serving) == 40, "struct ipsec_tables: now_serving"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, staging_words) == 48, "struct ipsec_tables: staging_words"); \
 	static_assert(sizeof(struct ipsec_tables) == 56, "struct ipsec_tables: size")
 

@@ -2,22 +2,22 @@
  * frames that it has not read. The device finds the tunnel of each packet (classify.h) and the tunnel's SA, takes a
  * number, and seals the packet, in one pass. Packets that it cannot seal are the host's.
  *
- * Numbers are in the order of the worker's packets: batches take them one after another, as turns. It is a batch's turn
- * when the worker's word shows that all turns before it have passed. Within a tile, which one block serves, the turn
- * passes through shared memory.
+ * Numbers are in the order of the worker's packets: batches take them one after another, with a ticket lock per worker. Tickets are
+ * in the order of batches. A batch has the lock when the worker's word shows its ticket. Within a tile, which one block serves, the
+ * lock passes through shared memory.
  *
- * If only the host can seal a packet, but its tunnel is known (TCP with an MSS option to lower), it gets a number in its
- * turn, for the host to use (RESULT_HOST_SEALS). Any other packet of the host ends the assignment in its chunk: all packets
- * behind it are the host's, and the chunk keeps the turn (TURN_KEPT) after its last batch until the host has taken
+ * If only the host can seal a packet, but its tunnel is known (TCP with an MSS option to lower), it gets a number like
+ * the others, for the host to use (RESULT_HOST_SEALS). Any other packet of the host ends the assignment in its chunk: all packets
+ * behind it are the host's, and the chunk keeps the lock (LOCK_KEPT) after its last batch until the host has taken
  * numbers for them. So a receiver's window need not bridge what the host does later. (If an SA has no numbers left, its
  * packets alone are the host's; it gives the device more in time, for which REPORT_SEQS_LOW asks.)
  *
  * The descriptors of a warp batch have, in the words that have the tile header otherwise:
  *
- *	cache line 1  the turn of the tile's first batch
- *	cache line 2  nonzero: the tile is the first of its chunk, and waits until an older chunk has passed on a turn that it kept
+ *	cache line 1  the ticket of the tile's first batch
+ *	cache line 2  nonzero: the tile is the first of its chunk, and waits until an older chunk has released a lock that it kept
  *
- * Of a tile with RELEASE_TURN, cache line 1 has the turn that a chunk has kept, and that it passes on.
+ * Of a tile with RELEASE_LOCK, cache line 1 has the ticket behind a chunk that has kept the lock, which the tile releases.
  *
  * A tile with SEQ_REQUESTS has a request of the host per packet: a job and a frame (serve_request).
  *
@@ -27,68 +27,68 @@
 
 #include "expect.h"
 
-/* The place of a batch in its worker's order. */
-struct turn {
-	uint32_t *word;   /* of the worker, in device memory: twice the number of turns that have passed, and TURN_KEPT */
-	uint32_t first;   /* turn of the tile's first batch */
-	uint32_t starts;  /* whether the tile waits for a kept turn: cache line 2 */
-	uint32_t batches; /* of the tile */
+/* The ticket lock of a worker, for a tile. */
+struct ticket_lock {
+	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock, and LOCK_KEPT */
+	uint32_t first;        /* ticket of the tile's first batch */
+	uint32_t waits;        /* whether the tile waits for a kept lock: cache line 2 */
+	uint32_t batches;      /* of the tile */
 };
 
 #define SEQS_RETIRED (1ull << 63)
-#define TURN_KEPT 1u
-#define TURN_LOST 2u          /* the batch waits no longer: its packets are the host's */
-#define KEPT_POLLS (1u << 20) /* of a kept turn, in about a second: the host has abandoned the chunk then */
-#define TURN_POLLS (1u << 22) /* in seconds: a host that does not count turns as the device must not stop the kernel */
+#define LOCK_KEPT 1u
+#define LOCK_LOST 2u          /* the batch waits no longer: its packets are the host's */
+#define KEPT_POLLS (1u << 20) /* of a kept lock, in about a second: the host has abandoned the chunk then */
+#define LOCK_POLLS (1u << 22) /* in seconds: a host that does not count tickets as the device must not stop the kernel */
 
-/* The value of block_turn when a number of batches of a tile have had their turn. */
-DEVICE uint32_t block_turn_of(const struct tile *tile, uint32_t batches) { return tile->seq << 7 | batches << 2; }
+/* The value of block_serving when a number of batches of a tile have had the lock. */
+DEVICE uint32_t block_serving_of(const struct tile *tile, uint32_t batches) { return tile->seq << 7 | batches << 2; }
 
-/* Waits for the turn of a batch. All lanes call it. Returns TURN_KEPT if packets of the chunk are left to the host, or
- * TURN_LOST. */
-DEVICE uint32_t wait_for_turn(const struct turn *turn, uint32_t *block, const struct tile *tile, uint32_t batch)
+/* Acquires the lock for a batch. All lanes call it. Returns LOCK_KEPT if packets of the chunk are left to the host, or
+ * LOCK_LOST. */
+DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block, const struct tile *tile, uint32_t batch)
 {
 	uint32_t v = 0;
 
 	if (lane_id() == 0 && batch > 0) {
 		do
 			v = load_shared32(block);
-		while ((v & ~(TURN_KEPT | TURN_LOST)) != block_turn_of(tile, batch));
-		v &= TURN_KEPT | TURN_LOST;
+		while ((v & ~(LOCK_KEPT | LOCK_LOST)) != block_serving_of(tile, batch));
+		v &= LOCK_KEPT | LOCK_LOST;
 	} else if (lane_id() == 0) {
 		uint32_t polls = 0, mine;
 		do {
-			v = load32(turn->word);
-			mine = v >> 1 == turn->first % TURNS;
-		} while ((!mine || (v & TURN_KEPT && turn->starts && polls < KEPT_POLLS)) && polls++ < TURN_POLLS);
+			v = load32(lock->now_serving);
+			mine = v >> 1 == lock->first % TICKETS;
+		} while ((!mine || (v & LOCK_KEPT && lock->waits && polls < KEPT_POLLS)) && polls++ < LOCK_POLLS);
 		fence_acq_rel_gpu();
-		v = !mine ? TURN_LOST : turn->starts ? 0 : v & TURN_KEPT;
+		v = !mine ? LOCK_LOST : lock->waits ? 0 : v & LOCK_KEPT;
 	}
 	__syncwarp();
 	return __shfl_sync(FULL_MASK, v, 0);
 }
 
-/* Passes the turn on to the next batch. Within a block, it waits for no number: a fence would take as long as all numbers
+/* Releases the lock to the next batch. Within a block, it waits for no number: a fence would take as long as all numbers
  * of a tile together. A multiprocessor passes the accesses of its warps on in their order; if it did not, neighboring
  * batches would have numbers in another order, but never the same ones. */
-DEVICE void pass_turn(const struct turn *turn, uint32_t *block, const struct tile *tile, uint32_t batch, uint32_t state)
+DEVICE void release_lock(const struct ticket_lock *lock, uint32_t *block, const struct tile *tile, uint32_t batch, uint32_t state)
 {
 	__syncwarp();
-	if (lane_id() == 0 && batch + 1 < turn->batches) {
-		store_shared32(block, block_turn_of(tile, batch + 1) | state);
-	} else if (lane_id() == 0 && !(state & TURN_LOST)) {
+	if (lane_id() == 0 && batch + 1 < lock->batches) {
+		store_shared32(block, block_serving_of(tile, batch + 1) | state);
+	} else if (lane_id() == 0 && !(state & LOCK_LOST)) {
 		fence_acq_rel_gpu();
-		store32(turn->word, (turn->first + batch + 1) << 1 | state);
+		store32(lock->now_serving, (lock->first + batch + 1) << 1 | state);
 	}
 }
 
-/* Passes on the turn that a chunk has kept: see above. A later tile may have given up waiting for it. */
-DEVICE void pass_kept_turn(uint32_t *word, uint32_t turn) { atomic_replace32(word, turn << 1 | TURN_KEPT, turn << 1); }
+/* Releases the lock that a chunk has kept: see above. A later tile may have given up waiting for it. */
+DEVICE void release_kept_lock(uint32_t *now_serving, uint32_t ticket) { atomic_replace32(now_serving, ticket << 1 | LOCK_KEPT, ticket << 1); }
 
 /* The word of a tile's worker. Words are in sectors of their own. */
-DEVICE uint32_t *turn_of_worker(const struct ipsec_tables *ipsec, uint32_t header)
+DEVICE uint32_t *now_serving_of(const struct ipsec_tables *ipsec, uint32_t header)
 {
-	return ipsec->turns + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS * (SECTOR / 4);
+	return ipsec->now_serving + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS * (SECTOR / 4);
 }
 
 /* Serves a request of the host about the sequence numbers of an SA. It is in the memory of a job and a frame (request.set in
@@ -211,7 +211,7 @@ DEVICE void store_host_seals(const struct mailbox *m, const struct tile *tile, u
 DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
 				     uint32_t *block, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
-	struct turn turn = {turn_of_worker(ipsec, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
+	struct ticket_lock lock = {now_serving_of(ipsec, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
 			    batch_count(flags)};
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
@@ -228,12 +228,12 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	struct sharers s = sharers_of(n.key);
 	uint64_t first = 0;
 
-	uint32_t state = wait_for_turn(&turn, block, tile, batch);
+	uint32_t state = acquire_lock(&lock, block, tile, batch);
 	if (state)
 		n.key = NO_SA;
 	if (n.key != NO_SA && s.place == 0)
 		first = atomic_add64(&ipsec->seqs[n.key].next, s.count);
-	pass_turn(&turn, block, tile, batch, state | (left ? TURN_KEPT : 0));
+	release_lock(&lock, block, tile, batch, state | (left ? LOCK_KEPT : 0));
 	uint64_t seq = shuffle64(first, s.leader) + s.place;
 	int assigned = n.key != NO_SA && seq <= n.last;
 	if (!assigned || (n.job.flags & JOB_KIND) != JOB_SEAL) {

@@ -16,7 +16,7 @@ static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[
 static struct tile tile;
 static uint32_t batch;
 static uint32_t flags; /* of the tile */
-static uint32_t block_turn;
+static uint32_t block_serving;
 
 static void subwarp_sync(uint32_t n)
 {
@@ -53,7 +53,7 @@ static void lane(void)
 	else if (flags & CLASSIFY && !(flags & (FIND_SAS | SEQ)))
 		classify_batch(&mailbox, &tile, &ipsec_tables, &scratch, batch, w, (flags & CLAMP_MSS) != 0);
 	else
-		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_turn, batch, w, flags);
+		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_serving, batch, w, flags);
 	end_lane();
 }
 
@@ -123,7 +123,7 @@ int main(int argc, char **argv)
 	static uint64_t policies;
 	policies = (uintptr_t)(base + s->policies);
 	ipsec_tables = (struct ipsec_tables){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis),
-					     (void *)(base + s->seqs), (void *)(base + s->tunnels), (void *)(base + s->turns), staging.size};
+					     (void *)(base + s->seqs), (void *)(base + s->tunnels), (void *)(base + s->now_serving), staging.size};
 	for (uint32_t header; fread(&header, sizeof header, 1, stdin) == 1; ) {
 		work_on(header);
 		if (fwrite(&header, sizeof header, 1, stdout) != 1 || fflush(stdout) != 0)

@@ -21,7 +21,7 @@
 	static_assert(__builtin_offsetof(struct memory, spis) == 88, "struct memory: spis"); \
 	static_assert(__builtin_offsetof(struct memory, seqs) == 96, "struct memory: seqs"); \
 	static_assert(__builtin_offsetof(struct memory, tunnels) == 104, "struct memory: tunnels"); \
-	static_assert(__builtin_offsetof(struct memory, turns) == 112, "struct memory: turns"); \
+	static_assert(__builtin_offsetof(struct memory, now_serving) == 112, "struct memory: now_serving"); \
 	static_assert(__builtin_offsetof(struct memory, slot) == 120, "struct memory: slot"); \
 	static_assert(__builtin_offsetof(struct memory, in) == 128, "struct memory: in"); \
 	static_assert(__builtin_offsetof(struct memory, out) == 136, "struct memory: out"); \

@@ -15,7 +15,7 @@
 #include "layout.h"
 
 struct memory {
-	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, ingress, partial_checksums, jobs, keys, policies, spis, seqs, tunnels, turns, slot, in, out, umem; /* offsets */
+	uint64_t ipv4, ipv6, next_hops, groups, adjacencies, ports, ingress, partial_checksums, jobs, keys, policies, spis, seqs, tunnels, now_serving, slot, in, out, umem; /* offsets */
 	uint64_t umem_bytes;
 	uint32_t seed, generation;
 };
