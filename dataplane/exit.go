@@ -56,7 +56,7 @@ func (w *worker) answersByTunnel(p []byte) bool {
 
 // hopTo returns the next hop of an IPv4 or IPv6 address.
 func (w *worker) hopTo(addr []byte) fib.NextHop {
-	var id fib.ID
+	var id fib.NextHopID
 	if len(addr) == 4 {
 		id = w.fib.IPv4.Lookup(binary.BigEndian.Uint32(addr))
 	} else {

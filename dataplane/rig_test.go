@@ -32,7 +32,7 @@ type rig struct {
 	config dataplane.Config
 	router *dataplane.Router
 	adj    []uint32
-	hops   []fib.ID
+	hops   []fib.NextHopID
 
 	addresses dataplane.Addresses // of port 0
 
@@ -46,7 +46,7 @@ func newRig(t *testing.T, maxPackets int) *rig { return newRigOf(t, 2, maxPacket
 // newRigOf returns a rig with a number of ports.
 func newRigOf(t *testing.T, ports, maxPackets int) *rig {
 	r := &rig{
-		t: t, fib: fib.New(1), queues: make([]*memport.Queue, ports), adj: make([]uint32, ports), hops: make([]fib.ID, ports), out: make([][][]byte, ports),
+		t: t, fib: fib.New(1), queues: make([]*memport.Queue, ports), adj: make([]uint32, ports), hops: make([]fib.NextHopID, ports), out: make([][][]byte, ports),
 	}
 	var err error
 	r.mem, err = umem.New((ports + 1) * 2048)
@@ -149,14 +149,14 @@ func (r *rig) configure(change func()) {
 	require.NoError(r.t, r.router.Start())
 }
 
-func (r *rig) hop(k fib.Kind, paths ...fib.Path) fib.ID {
+func (r *rig) hop(k fib.Kind, paths ...fib.Path) fib.NextHopID {
 	r.t.Helper()
 	id, err := r.fib.NewNextHop(k, paths...)
 	require.NoError(r.t, err)
 	return id
 }
 
-func (r *rig) routeTo(id fib.ID, prefixes ...string) {
+func (r *rig) routeTo(id fib.NextHopID, prefixes ...string) {
 	r.t.Helper()
 	for _, s := range prefixes {
 		p, insert := netip.MustParsePrefix(s), r.fib.IPv4.Insert

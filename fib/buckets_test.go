@@ -123,7 +123,7 @@ func TestFewestFlowsMove(t *testing.T) {
 func TestFlowsStayOnRemainingPaths(t *testing.T) {
 	f := New(0)
 	paths := weighted(1, 1, 1)
-	taken := func(id ID) (buckets [Buckets]uint32) {
+	taken := func(id NextHopID) (buckets [Buckets]uint32) {
 		w := f.NextHop(id)
 		for i := range buckets {
 			if buckets[i] = w.Index(); w.Group() {

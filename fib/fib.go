@@ -161,13 +161,13 @@ type Path struct {
 
 // NewNextHop adds a next hop and returns its index: KindForward with one or more paths, KindNoPort with any
 // number of XFRM interfaces, or another kind without paths.
-func (f *FIB) NewNextHop(kind Kind, paths ...Path) (ID, error) {
+func (f *FIB) NewNextHop(kind Kind, paths ...Path) (NextHopID, error) {
 	return f.NewNextHopAfter(0, kind, paths...)
 }
 
 // NewNextHopAfter is NewNextHop for routes that used another next hop, old: flows stay on common
 // paths as far as the weights permit.
-func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
+func (f *FIB) NewNextHopAfter(old NextHopID, kind Kind, paths ...Path) (NextHopID, error) {
 	id, err := f.hopIDs.alloc()
 	if err != nil {
 		return 0, err
@@ -175,22 +175,22 @@ func (f *FIB) NewNextHopAfter(old ID, kind Kind, paths ...Path) (ID, error) {
 	was := f.ownersOf(old, kind)
 	// The word of the previous entry has a group that is not this entry's.
 	f.store(NextHops, f.nextHops, id, 0)
-	if err := f.setNextHop(ID(id), was, kind, paths); err != nil {
+	if err := f.setNextHop(NextHopID(id), was, kind, paths); err != nil {
 		f.hopIDs.cancel(id)
 		return 0, err
 	}
-	return ID(id), nil
+	return NextHopID(id), nil
 }
 
 // SetNextHop changes a next hop for all its routes. Flows stay on remaining paths as far as the
 // weights permit.
-func (f *FIB) SetNextHop(id ID, kind Kind, paths ...Path) error {
+func (f *FIB) SetNextHop(id NextHopID, kind Kind, paths ...Path) error {
 	return f.setNextHop(id, f.ownersOf(id, kind), kind, paths)
 }
 
 // SetNextHopMTU sets the route MTU of a next hop, in bytes of IP packet; 0, the default, for
 // none. SetNextHop keeps it.
-func (f *FIB) SetNextHopMTU(id ID, mtu uint16) {
+func (f *FIB) SetNextHopMTU(id NextHopID, mtu uint16) {
 	if w := f.NextHop(id); w.MTU() != mtu {
 		f.store(NextHops, f.nextHops, uint32(id), uint64(makeNextHop(w.Kind(), mtu, w.Group(), w.Index())|w&exitMask))
 	}
@@ -198,7 +198,7 @@ func (f *FIB) SetNextHopMTU(id ID, mtu uint16) {
 
 // SetExits sets how Linux reaches the destinations of a next hop of KindNoPort, 0 by default. SetNextHop keeps it
 // unless the kind changes. It has no effect on next hops of other kinds.
-func (f *FIB) SetExits(id ID, exits int) (changed bool) {
+func (f *FIB) SetExits(id NextHopID, exits int) (changed bool) {
 	if w := f.NextHop(id); w.Kind() == KindNoPort && w.Exits() != exits {
 		f.store(NextHops, f.nextHops, uint32(id), uint64(w&^exitMask|NextHop(exits)<<exitShift))
 		return true
@@ -207,7 +207,7 @@ func (f *FIB) SetExits(id ID, exits int) (changed bool) {
 }
 
 // ownersOf returns the bucket owners of a next hop of a kind, nil if it has no paths or is of another kind.
-func (f *FIB) ownersOf(id ID, kind Kind) *owners {
+func (f *FIB) ownersOf(id NextHopID, kind Kind) *owners {
 	switch w := f.NextHop(id); {
 	case w.Kind() != kind || kind != KindForward && !w.OverXFRM():
 		return nil
@@ -222,7 +222,7 @@ func (f *FIB) ownersOf(id ID, kind Kind) *owners {
 	}
 }
 
-func (f *FIB) setNextHop(id ID, was *owners, kind Kind, paths []Path) error {
+func (f *FIB) setNextHop(id NextHopID, was *owners, kind Kind, paths []Path) error {
 	if kind == KindForward && len(paths) == 0 || len(paths) > 0 && kind != KindForward && kind != KindNoPort {
 		return fmt.Errorf("next hop %d: %d paths for kind %q", id, len(paths), kind)
 	}
@@ -262,7 +262,7 @@ func (f *FIB) freeGroup(w NextHop) {
 }
 
 // NextHop returns the word of a next hop.
-func (f *FIB) NextHop(id ID) NextHop { return NextHop(atomic.LoadUint64(&f.nextHops[id])) }
+func (f *FIB) NextHop(id NextHopID) NextHop { return NextHop(atomic.LoadUint64(&f.nextHops[id])) }
 
 // hasPathOver reports whether a forwarding next hop has a path over a port.
 func (f *FIB) hasPathOver(w NextHop, port uint16) bool {
@@ -281,7 +281,7 @@ func (f *FIB) hasPathOver(w NextHop, port uint16) bool {
 }
 
 // FreeNextHop frees a next hop that no route refers to.
-func (f *FIB) FreeNextHop(id ID) {
+func (f *FIB) FreeNextHop(id NextHopID) {
 	f.freeGroup(f.NextHop(id))
 	f.hopIDs.free(uint32(id))
 }

@@ -47,7 +47,7 @@ func (r *replica) is(f *FIB) bool {
 // churn makes changes of all kinds.
 func churn(t *testing.T, f *FIB, rnd *rand.Rand, n int) {
 	t.Helper()
-	var hops []ID
+	var hops []NextHopID
 	for range n {
 		adj, err := f.NewAdjacency(uint16(rnd.IntN(8)))
 		require.NoError(t, err)

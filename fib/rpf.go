@@ -47,7 +47,7 @@ func (f *FIB) HasRPF() bool { return f.rpfPorts.Load() > 0 }
 
 // PassesRPF reports whether a packet passes reverse path filtering on its ingress port, given the
 // next hop of its source.
-func (f *FIB) PassesRPF(mode RPFMode, port uint16, source ID) bool {
+func (f *FIB) PassesRPF(mode RPFMode, port uint16, source NextHopID) bool {
 	hop := f.NextHop(source)
 	switch {
 	case mode == RPFOff:

@@ -48,13 +48,13 @@ func (f *FIB) PortVRF(port uint16) uint16 { return uint16(f.ingress(port) >> VRF
 func (f *FIB) HasVRFs() bool { return f.vrfPorts.Load() > 0 }
 
 // LookupIPv4 returns the next hop of a packet that a port receives, by its destination in host byte order.
-func (f *FIB) LookupIPv4(port uint16, dst uint32) ID {
+func (f *FIB) LookupIPv4(port uint16, dst uint32) NextHopID {
 	_, id := f.IPv4.WalkIn(int(f.PortVRF(port)), ipv4.Key(dst))
 	return id
 }
 
 // LookupIPv6 returns the next hop of a packet that a port receives, by its destination.
-func (f *FIB) LookupIPv6(port uint16, dst [16]byte) ID {
+func (f *FIB) LookupIPv6(port uint16, dst [16]byte) NextHopID {
 	_, id := f.IPv6.WalkIn(int(f.PortVRF(port)), dst)
 	return id
 }

@@ -29,8 +29,7 @@ func (k Kind) String() string {
 	return fmt.Sprintf("kind %d", uint8(k))
 }
 
-// NextHop is the word of a next hop. Its index in the array is an ID, which lookup tables
-// call lookup.NextHop.
+// NextHop is the word of a next hop. Its index in the array is a NextHopID.
 //
 //	 63  56 55  40 39 37 36  34 33 32 31    0
 //	+------+------+-----+------+--+--+-------+
@@ -139,5 +138,5 @@ func (m MAC) String() string {
 	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", byte(m>>40), byte(m>>32), byte(m>>24), byte(m>>16), byte(m>>8), byte(m))
 }
 
-// ID is the index of a next hop, the value of the lookup tables.
-type ID = lookup.NextHop
+// NextHopID is the index of a next hop, the value of the lookup tables.
+type NextHopID = lookup.NextHopID

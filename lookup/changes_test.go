@@ -17,7 +17,7 @@ func TestReplacingTheDefaultRouteNeverMisses(t *testing.T) {
 	for f, longer := range map[routes.Family]string{routes.IPv4: "10.0.0.0/24", routes.IPv6: "fd00::/24"} {
 		narrow, tb := netip.MustParsePrefix(longer), newTable(f)
 		all := netip.PrefixFrom(narrow.Addr(), 0).Masked()
-		insert := func(p netip.Prefix, nh lookup.NextHop) {
+		insert := func(p netip.Prefix, nh lookup.NextHopID) {
 			if err := tb.Insert(p, nh); err != nil {
 				t.Error(err)
 			}
@@ -28,7 +28,7 @@ func TestReplacingTheDefaultRouteNeverMisses(t *testing.T) {
 			var stop atomic.Bool
 			misses := make(chan int)
 			go func() {
-				src, dst, n := make([]netip.Addr, batchSize), make([]lookup.NextHop, batchSize), 0
+				src, dst, n := make([]netip.Addr, batchSize), make([]lookup.NextHopID, batchSize), 0
 				for i := range src {
 					src[i] = narrow.Addr()
 				}

@@ -11,7 +11,7 @@ import (
 
 // Tables of both families map addresses to the same next hops.
 func Example() {
-	const gateway lookup.NextHop = 1
+	const gateway lookup.NextHopID = 1
 	v4, v6 := ipv4.New(), ipv6.New()
 	if err := v4.Insert(netip.MustParsePrefix("198.51.100.0/24"), gateway); err != nil {
 		panic(err)

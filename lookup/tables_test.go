@@ -23,13 +23,13 @@ type table struct {
 	family  routes.Family
 	kernels []string
 	use     func(string) error
-	batch   func(dst []lookup.NextHop, src []netip.Addr)
+	batch   func(dst []lookup.NextHopID, src []netip.Addr)
 }
 
 func newTable(f routes.Family) table {
 	if f == routes.IPv4 {
 		v4, src := ipv4.New(), make([]uint32, 0, batchSize)
-		return table{&v4.Table, f, ipv4.Kernels(), v4.Use, func(dst []lookup.NextHop, addrs []netip.Addr) {
+		return table{&v4.Table, f, ipv4.Kernels(), v4.Use, func(dst []lookup.NextHopID, addrs []netip.Addr) {
 			src = src[:0]
 			for _, a := range addrs {
 				b := a.As4()
@@ -39,7 +39,7 @@ func newTable(f routes.Family) table {
 		}}
 	}
 	v6, src := ipv6.New(), make([][16]byte, 0, batchSize)
-	return table{&v6.Table, f, ipv6.Kernels(), v6.Use, func(dst []lookup.NextHop, addrs []netip.Addr) {
+	return table{&v6.Table, f, ipv6.Kernels(), v6.Use, func(dst []lookup.NextHopID, addrs []netip.Addr) {
 		src = src[:0]
 		for _, a := range addrs {
 			src = append(src, a.As16())
@@ -51,13 +51,13 @@ func newTable(f routes.Family) table {
 const batchSize = 1000
 
 // agree compares the next hops of every kernel with the oracle's.
-func (tb table) agree(t *testing.T, want *oracle.Ranges[lookup.NextHop], addrs []netip.Addr) {
+func (tb table) agree(t *testing.T, want *oracle.Ranges[lookup.NextHopID], addrs []netip.Addr) {
 	t.Helper()
-	hops := make([]lookup.NextHop, len(addrs))
+	hops := make([]lookup.NextHopID, len(addrs))
 	for i, a := range addrs {
 		hops[i], _ = want.Lookup(a)
 	}
-	var dst [batchSize]lookup.NextHop
+	var dst [batchSize]lookup.NextHopID
 	for _, kernel := range tb.kernels {
 		require.NoError(t, tb.use(kernel))
 		for _, size := range []int{batchSize, 16} {
@@ -135,7 +135,7 @@ func TestTablesAgreeWithTheOracle(t *testing.T) {
 func (tb table) churn(t *testing.T, set *routes.Set, rnd *rand.Rand, n int) {
 	t.Helper()
 	present := make([]bool, set.Len())
-	hops := append([]lookup.NextHop(nil), set.Hops...)
+	hops := append([]lookup.NextHopID(nil), set.Hops...)
 	for i := range present {
 		present[i] = true
 	}
@@ -151,10 +151,10 @@ func (tb table) churn(t *testing.T, set *routes.Set, rnd *rand.Rand, n int) {
 			}
 			continue
 		}
-		present[i], hops[i] = true, lookup.NextHop(1+rnd.IntN(int(lookup.MaxNextHop)))
+		present[i], hops[i] = true, lookup.NextHopID(1+rnd.IntN(int(lookup.MaxNextHopID)))
 		require.NoError(t, tb.Insert(p, hops[i]))
 	}
-	tb.agree(t, oracle.NewRanges(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+	tb.agree(t, oracle.NewRanges(func(yield func(netip.Prefix, lookup.NextHopID) bool) {
 		for i, p := range set.Prefixes {
 			if present[i] && !yield(p, hops[i]) {
 				return

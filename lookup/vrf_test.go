@@ -30,7 +30,7 @@ func TestBatchesOfVRFsAgree(t *testing.T) {
 	const vrfs = 40
 	for vrf := 1; vrf < vrfs; vrf += 2 { // the others have no routes
 		for i := range 50 {
-			nh := lookup.NextHop(1 + rnd.IntN(1000))
+			nh := lookup.NextHopID(1 + rnd.IntN(1000))
 			require.NoError(t, v4.VRF(vrf).Insert(netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(rnd.IntN(3)), byte(i), 128}), 8+rnd.IntN(25)).Masked(), nh))
 			require.NoError(t, v6.VRF(vrf).Insert(netip.PrefixFrom(netip.AddrFrom16([16]byte{0xfd, byte(rnd.IntN(3)), byte(i), 15: 1}), 8+rnd.IntN(121)).Masked(), nh))
 		}
@@ -38,7 +38,7 @@ func TestBatchesOfVRFsAgree(t *testing.T) {
 	require.NoError(t, v4.Insert(netip.MustParsePrefix("0.0.0.0/0"), 5000))
 	require.NoError(t, v6.Insert(netip.MustParsePrefix("::/0"), 5000))
 	for size := range 200 {
-		in, src4, src6, dst := make([]uint16, size), make([]uint32, size), make([][16]byte, size), make([]lookup.NextHop, size)
+		in, src4, src6, dst := make([]uint16, size), make([]uint32, size), make([][16]byte, size), make([]lookup.NextHopID, size)
 		for i := range in {
 			in[i] = uint16(1 + rnd.IntN(vrfs))
 			src4[i] = 10<<24 | rnd.Uint32N(3)<<16 | rnd.Uint32N(50)<<8 | rnd.Uint32N(256)
@@ -67,7 +67,7 @@ func BenchmarkVRFs(b *testing.B) {
 	rnd := rand.New(rand.NewPCG(9, 9))
 	for _, vrfs := range []int{1, 256} {
 		v4, v6 := ipv4.New(), ipv6.New()
-		in, src4, src6, dst := make([]uint16, 1<<14), make([]uint32, 1<<14), make([][16]byte, 1<<14), make([]lookup.NextHop, n)
+		in, src4, src6, dst := make([]uint16, 1<<14), make([]uint32, 1<<14), make([][16]byte, 1<<14), make([]lookup.NextHopID, n)
 		for vrf := 1; vrf <= vrfs; vrf++ {
 			for i := range perVRF {
 				require.NoError(b, v4.VRF(vrf).Insert(vrfPrefix(routes.IPv4, i), 7))

@@ -188,7 +188,7 @@ func (b *bench) expect(table *trie.Table) error {
 	return nil
 }
 
-// poison fills results before a run: no lookup returns it, since it exceeds lookup.MaxNextHop.
+// poison fills results before a run: no lookup returns it, since it exceeds lookup.MaxNextHopID.
 const poison = 0xff
 
 // parallel runs f on parts of n items on all processors, and returns one of their errors.

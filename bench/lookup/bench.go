@@ -30,10 +30,10 @@ type bench[A addr] struct {
 	Options
 	family           family[A]
 	core, readerCore int
-	addrs            [][]A            // per kind of destinations
-	queries          []A              // addresses for verification
-	want             []lookup.NextHop // next hops of queries, from the oracle
-	order            []uint32         // route indexes in the order of updates
+	addrs            [][]A              // per kind of destinations
+	queries          []A                // addresses for verification
+	want             []lookup.NextHopID // next hops of queries, from the oracle
+	order            []uint32           // route indexes in the order of updates
 }
 
 // defaultBytes is the default size of the addresses of one kind.
@@ -67,7 +67,7 @@ func (b *bench[A]) prepare() error {
 		b.queries = append(b.queries, addrs[:min(n, verified)]...)
 	}
 	truth := oracle.NewRanges(b.Routes.All())
-	b.want = make([]lookup.NextHop, len(b.queries))
+	b.want = make([]lookup.NextHopID, len(b.queries))
 	for i, q := range b.queries {
 		b.want[i], _ = truth.Lookup(b.family.netip(q)) // lookup.Miss is the zero value
 	}
@@ -80,7 +80,7 @@ func (b *bench[A]) prepare() error {
 }
 
 // check compares a contender's next hops for all queries with the oracle's.
-func (b *bench[A]) check(got []lookup.NextHop) error {
+func (b *bench[A]) check(got []lookup.NextHopID) error {
 	if len(got) != len(b.want) {
 		return fmt.Errorf("%d results for %d queries", len(got), len(b.want))
 	}

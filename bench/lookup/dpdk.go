@@ -162,9 +162,9 @@ func (b *bench[A]) verifyDPDK(p *peer, kernels []string, path string) error {
 		if err != nil {
 			return err
 		}
-		got := make([]lookup.NextHop, len(data)/4)
+		got := make([]lookup.NextHopID, len(data)/4)
 		for i := range got {
-			got[i] = lookup.NextHop(binary.NativeEndian.Uint32(data[4*i:]))
+			got[i] = lookup.NextHopID(binary.NativeEndian.Uint32(data[4*i:]))
 		}
 		if err := b.check(got); err != nil {
 			return fmt.Errorf("kernel %s: %w", kernel, err)

@@ -17,10 +17,10 @@ import (
 
 // table is a lookup table in this process.
 type table[A addr] interface {
-	Load(iter.Seq2[netip.Prefix, lookup.NextHop]) error
-	Insert(netip.Prefix, lookup.NextHop) error
+	Load(iter.Seq2[netip.Prefix, lookup.NextHopID]) error
+	Insert(netip.Prefix, lookup.NextHopID) error
 	Delete(netip.Prefix) bool
-	LookupBatch(dst []lookup.NextHop, src []A)
+	LookupBatch(dst []lookup.NextHopID, src []A)
 }
 
 // local describes a measured table in this process.
@@ -30,7 +30,7 @@ type local[A addr] struct {
 	live    bool     // supports concurrent readers
 	kernels []string // arguments of its Use method, fastest first; none without Use
 	new     func() table[A]
-	batches func(t table[A], dst []lookup.NextHop, src []A) lookup.NextHop // nil: interfaceBatches
+	batches func(t table[A], dst []lookup.NextHopID, src []A) lookup.NextHopID // nil: interfaceBatches
 	// bytes returns the table's resident memory outside the heap; nil for none.
 	bytes func(table[A]) uint64
 }
@@ -148,7 +148,7 @@ func (b *bench[A]) verifyLocal(t table[A], kernels []string) error {
 }
 
 func (b *bench[A]) verifyBatches(t table[A]) error {
-	got := make([]lookup.NextHop, len(b.queries))
+	got := make([]lookup.NextHopID, len(b.queries))
 	for _, batch := range b.Batches {
 		clear(got)
 		for i := 0; i < len(got); i += batch {
@@ -164,14 +164,14 @@ func (b *bench[A]) verifyBatches(t table[A]) error {
 
 // measurer returns a function that looks up destinations in batches for at least d. It is
 // the equivalent of look in peer.c.
-func (b *bench[A]) measurer(t table[A], batches func(table[A], []lookup.NextHop, []A) lookup.NextHop) func(kind, batch int, d time.Duration) (int, time.Duration, error) {
+func (b *bench[A]) measurer(t table[A], batches func(table[A], []lookup.NextHopID, []A) lookup.NextHopID) func(kind, batch int, d time.Duration) (int, time.Duration, error) {
 	if batches == nil {
 		batches = interfaceBatches[A]
 	}
-	dst := make([]lookup.NextHop, MaxBatch)
+	dst := make([]lookup.NextHopID, MaxBatch)
 	return func(kind, batch int, d time.Duration) (lookups int, took time.Duration, err error) {
 		addrs, dst := b.addrs[kind], dst[:batch]
-		var sum lookup.NextHop
+		var sum lookup.NextHopID
 		stride, at, start := step/batch*batch, 0, time.Now()
 		for took < d {
 			if at+stride > len(addrs) {
@@ -189,7 +189,7 @@ func (b *bench[A]) measurer(t table[A], batches func(table[A], []lookup.NextHop,
 
 // interfaceBatches looks up src in batches as long as dst and returns the sum of the last next
 // hops of all batches. The length of src is a multiple of that of dst.
-func interfaceBatches[A addr](t table[A], dst []lookup.NextHop, src []A) (sum lookup.NextHop) {
+func interfaceBatches[A addr](t table[A], dst []lookup.NextHopID, src []A) (sum lookup.NextHopID) {
 	for at := 0; at < len(src); at += len(dst) {
 		t.LookupBatch(dst, src[at:at+len(dst)])
 		sum += dst[len(dst)-1]
@@ -198,7 +198,7 @@ func interfaceBatches[A addr](t table[A], dst []lookup.NextHop, src []A) (sum lo
 }
 
 // ipv4Batches is interfaceBatches with one direct call per batch, as in a router's worker.
-func ipv4Batches(of table[uint32], dst []lookup.NextHop, src []uint32) (sum lookup.NextHop) {
+func ipv4Batches(of table[uint32], dst []lookup.NextHopID, src []uint32) (sum lookup.NextHopID) {
 	t := of.(*ipv4.Table)
 	for last := &dst[len(dst)-1]; len(src) >= len(dst); src = src[len(dst):] {
 		t.LookupBatch(dst, src[:len(dst)])
@@ -208,7 +208,7 @@ func ipv4Batches(of table[uint32], dst []lookup.NextHop, src []uint32) (sum look
 }
 
 // ipv6Batches is interfaceBatches with direct calls.
-func ipv6Batches(of table[[16]byte], dst []lookup.NextHop, src [][16]byte) (sum lookup.NextHop) {
+func ipv6Batches(of table[[16]byte], dst []lookup.NextHopID, src [][16]byte) (sum lookup.NextHopID) {
 	t := of.(*ipv6.Table)
 	for last := &dst[len(dst)-1]; len(src) >= len(dst); src = src[len(dst):] {
 		t.LookupBatch(dst, src[:len(dst)])
@@ -220,18 +220,18 @@ func ipv6Batches(of table[[16]byte], dst []lookup.NextHop, src [][16]byte) (sum 
 // bartTable is bart's fastest table. It looks up one address at a time and does not
 // support readers during changes.
 type bartTable[A addr] struct {
-	bart.Fast[lookup.NextHop]
+	bart.Fast[lookup.NextHopID]
 	addr func(A) netip.Addr
 }
 
-func (t *bartTable[A]) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
+func (t *bartTable[A]) Load(seq iter.Seq2[netip.Prefix, lookup.NextHopID]) error {
 	for p, nh := range seq {
 		t.Fast.Insert(p, nh)
 	}
 	return nil
 }
 
-func (t *bartTable[A]) Insert(p netip.Prefix, nh lookup.NextHop) error {
+func (t *bartTable[A]) Insert(p netip.Prefix, nh lookup.NextHopID) error {
 	t.Fast.Insert(p, nh)
 	return nil
 }
@@ -241,7 +241,7 @@ func (t *bartTable[A]) Delete(p netip.Prefix) bool {
 	return true
 }
 
-func (t *bartTable[A]) LookupBatch(dst []lookup.NextHop, src []A) {
+func (t *bartTable[A]) LookupBatch(dst []lookup.NextHopID, src []A) {
 	for i, a := range src {
 		dst[i], _ = t.Fast.Lookup(t.addr(a))
 	}

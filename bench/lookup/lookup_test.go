@@ -59,7 +59,7 @@ func TestRunVerifiesAndMeasuresEveryTable(t *testing.T) {
 // wrong is a table that returns the same next hop for every address.
 type wrong struct{ bartTable[uint32] }
 
-func (*wrong) LookupBatch(dst []lookup.NextHop, src []uint32) {
+func (*wrong) LookupBatch(dst []lookup.NextHopID, src []uint32) {
 	for i := range src {
 		dst[i] = 4095
 	}

@@ -87,7 +87,7 @@ func (b *bench[A]) update(t table[A], live bool) (*Updates, error) {
 func medianOf(values []float64) float64 { return median(slices.Sorted(slices.Values(values))) }
 
 // other returns a next hop that differs from nh.
-func other(nh lookup.NextHop) lookup.NextHop { return nh + 1 }
+func other(nh lookup.NextHopID) lookup.NextHopID { return nh + 1 }
 
 // single measures the latencies of updates.
 func (b *bench[A]) single(t table[A], u *Updates) error {
@@ -157,7 +157,7 @@ func (b *bench[A]) read(t table[A]) (stop func() (rate float64), err error) {
 		}
 		defer restore()
 		const batch, stride = 64, 4096 // stride: addresses between two loads of halt
-		var dst [batch]lookup.NextHop
+		var dst [batch]lookup.NextHopID
 		addrs, at, lookups, start := b.addrs[kind], 0, 0, time.Now()
 		for !halt.Load() {
 			if at+stride > len(addrs) {

@@ -107,7 +107,7 @@ func NewFIB(routes []Route, mtu uint16) (*fib.FIB, error) {
 	f := fib.New(1)
 	f.SetPort(0, RouterMAC, mtu)
 	f.SetPort(EgressPort, RouterMAC, mtu)
-	hops := make([]fib.ID, peers)
+	hops := make([]fib.NextHopID, peers)
 	for i := range hops {
 		adj, err := f.NewAdjacency(EgressPort)
 		if err != nil {

@@ -52,7 +52,7 @@ func (g *gpuTables) answerFamily(answers []status.Answer, addrs []netip.Addr, on
 			part, places = append(part, addr), append(places, i)
 		}
 	}
-	hops := make([]lookup.NextHop, len(part))
+	hops := make([]lookup.NextHopID, len(part))
 	if err := on.LookupBatch(hops, part); err != nil {
 		return err
 	}

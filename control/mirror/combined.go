@@ -92,7 +92,7 @@ func (c *combined) build(s *state) {
 func (c *combined) load(s *state, family int) {
 	s.changed = true
 	before := c.before[family]
-	err := c.in(s, family).Load(func(yield func(netip.Prefix, fib.ID) bool) {
+	err := c.in(s, family).Load(func(yield func(netip.Prefix, fib.NextHopID) bool) {
 		if before != nil {
 			for p := range before.all(family) {
 				if h := c.best(s, p); h != nil && !yield(p, s.idOf(h)) {

@@ -16,9 +16,9 @@ import (
 // next-hop object or paths, and the same MTU.
 type hop struct {
 	key    string
-	bare   string // the key without the dead paths on links that are up
-	id     fib.ID // 0 if the table was full
-	after  fib.ID // previous next hop of the prefix, whose flows it keeps
+	bare   string        // the key without the dead paths on links that are up
+	id     fib.NextHopID // 0 if the table was full
+	after  fib.NextHopID // previous next hop of the prefix, whose flows it keeps
 	kind   fib.Kind
 	tunnel bool   // packets leave by XFRM interfaces; the kind is KindNoPort
 	exits  int    // of KindNoPort: how Linux reaches the destinations (fib.NextHop.Exits)

@@ -43,7 +43,7 @@ func (s *state) routeOver(dst string, mtu uint32, links ...int) {
 
 // over returns the decision for an address as text.
 func (s *state) over(addr string) string {
-	_, d := s.decide(s.main, netip.MustParseAddr(addr), map[fib.ID]decision{})
+	_, d := s.decide(s.main, netip.MustParseAddr(addr), map[fib.NextHopID]decision{})
 	return d.String()
 }
 

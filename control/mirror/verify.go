@@ -192,7 +192,7 @@ func (c *comparison) of() *table {
 
 func (c *comparison) addresses(ips []netip.Addr) {
 	// Many addresses share few next hops, which do not change during the call.
-	cached := map[fib.ID]decision{}
+	cached := map[fib.NextHopID]decision{}
 	c.linux.decisions = map[*rtnl.Route]decision{}
 	for _, ip := range ips {
 		c.Addresses++
@@ -212,7 +212,7 @@ func describe(p netip.Prefix, d decision) string {
 }
 
 // decide returns the router's decision for an address in a table, which may be nil.
-func (s *state) decide(t *table, ip netip.Addr, cached map[fib.ID]decision) (netip.Prefix, decision) {
+func (s *state) decide(t *table, ip netip.Addr, cached map[fib.NextHopID]decision) (netip.Prefix, decision) {
 	if t == nil {
 		return netip.Prefix{}, decision{kind: fib.KindNoTable}
 	}

@@ -29,11 +29,11 @@ func TestVerifyFindsDifferences(t *testing.T) {
 		t.Errorf("it looked at %+v", v)
 	}
 	prefix := netip.MustParsePrefix
-	hopOf := func(p string) fib.ID {
+	hopOf := func(p string) fib.NextHopID {
 		_, id, _ := w.fib.IPv4.LookupPrefix(prefix(p).Addr())
 		return id
 	}
-	hopOf6 := func(p string) fib.ID {
+	hopOf6 := func(p string) fib.NextHopID {
 		_, id, _ := w.fib.IPv6.LookupPrefix(prefix(p).Addr())
 		return id
 	}

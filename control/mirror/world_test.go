@@ -224,7 +224,7 @@ func outcomeFrom(f *fib.FIB, port uint16, ip netip.Addr) string {
 	return outcomeOf(f, f.LookupIPv4(port, binary.BigEndian.Uint32(b[:])))
 }
 
-func outcomeOf(f *fib.FIB, id fib.ID) string {
+func outcomeOf(f *fib.FIB, id fib.NextHopID) string {
 	if id == 0 {
 		return "none"
 	}

@@ -22,11 +22,11 @@ const (
 
 // lookupTable is a lookup table of the FIB, of either family.
 type lookupTable interface {
-	Insert(netip.Prefix, fib.ID) error
+	Insert(netip.Prefix, fib.NextHopID) error
 	Delete(netip.Prefix) bool
-	Load(iter.Seq2[netip.Prefix, fib.ID]) error
+	Load(iter.Seq2[netip.Prefix, fib.NextHopID]) error
 	Len() int
-	LookupPrefix(netip.Addr) (netip.Prefix, fib.ID, bool)
+	LookupPrefix(netip.Addr) (netip.Prefix, fib.NextHopID, bool)
 }
 
 // familyOf returns the index of an address family in arrays by family: IPv4, IPv6.
@@ -155,7 +155,7 @@ func (s *state) best(t *table, p netip.Prefix) *hop {
 }
 
 // idOf returns the index of a hop, or of a dropping hop if the next-hop table was full.
-func (s *state) idOf(h *hop) fib.ID {
+func (s *state) idOf(h *hop) fib.NextHopID {
 	if h.id != 0 {
 		return h.id
 	}
@@ -184,7 +184,7 @@ func (s *state) rewriteTable(t *table, family int) {
 	if family == 1 {
 		routes = t.routes.All6
 	}
-	err := s.inTable(t, family).Load(func(yield func(netip.Prefix, fib.ID) bool) {
+	err := s.inTable(t, family).Load(func(yield func(netip.Prefix, fib.NextHopID) bool) {
 		for p, head := range routes() {
 			best := hopAt(head)
 			if p.IsSingleIP() {

@@ -40,10 +40,10 @@ func NewTable(routes []Route) (*Table, error) {
 
 // hops returns the prefixes of a family with next hop prefix length + 1, which identifies the
 // route of an address. The number of routes can exceed the number of next hops.
-func (t *Table) hops(is4 bool) iter.Seq2[netip.Prefix, lookup.NextHop] {
-	return func(yield func(netip.Prefix, lookup.NextHop) bool) {
+func (t *Table) hops(is4 bool) iter.Seq2[netip.Prefix, lookup.NextHopID] {
+	return func(yield func(netip.Prefix, lookup.NextHopID) bool) {
 		for i := range t.routes {
-			if p := t.routes[i].Prefix; p.Addr().Is4() == is4 && !yield(p, lookup.NextHop(p.Bits()+1)) {
+			if p := t.routes[i].Prefix; p.Addr().Is4() == is4 && !yield(p, lookup.NextHopID(p.Bits()+1)) {
 				return
 			}
 		}
@@ -67,7 +67,7 @@ func (t *Table) Lookup(addr netip.Addr) (Route, bool) {
 
 // Route returns the route of an address and its next hop in the tables. It returns false for
 // lookup.Miss and for other next hops.
-func (t *Table) Route(addr netip.Addr, hop lookup.NextHop) (Route, bool) {
+func (t *Table) Route(addr netip.Addr, hop lookup.NextHopID) (Route, bool) {
 	prefix, err := addr.Prefix(int(hop) - 1)
 	if err != nil {
 		return Route{}, false

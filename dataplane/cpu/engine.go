@@ -42,14 +42,14 @@ type Engine struct {
 		inspect.Places
 		at   [block]int32
 		addr [block]uint32
-		hops [block]lookup.NextHop
+		hops [block]lookup.NextHopID
 	}
 	v6 struct {
 		inspect.Places
 		at   [block]int32
 		addr [block][16]byte
 		l4   [block]packet.L4
-		hops [block]lookup.NextHop
+		hops [block]lookup.NextHopID
 	}
 	vrf4, vrf6 [block]uint16 // of the packets in VRFs
 }

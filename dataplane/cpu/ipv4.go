@@ -10,7 +10,7 @@ import (
 )
 
 // forwardIPv4 decides on a valid packet whose next hop is id.
-func (e *Engine) forwardIPv4(f batch.Frame, id lookup.NextHop) batch.Result {
+func (e *Engine) forwardIPv4(f batch.Frame, id lookup.NextHopID) batch.Result {
 	hop := fib.NextHop(atomic.LoadUint64(&e.words.NextHops[id]))
 	if hop.Kind() != fib.KindForward {
 		return batch.DropFor(reasons[hop.Kind()])

@@ -10,7 +10,7 @@ import (
 )
 
 // forwardIPv6 decides on a valid packet whose next hop is id.
-func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHop, l4 *packet.L4) batch.Result {
+func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHopID, l4 *packet.L4) batch.Result {
 	hop := fib.NextHop(atomic.LoadUint64(&e.words.NextHops[id]))
 	if hop.Kind() != fib.KindForward {
 		return batch.DropFor(reasons[hop.Kind()])

@@ -17,8 +17,8 @@ func TestPacketsAreLookedUpInTheVRFOfTheirPort(t *testing.T) {
 	w := newWorld(t)
 	rnd := rand.New(rand.NewPCG(3, 3))
 	kinds := map[fib.Kind]batch.Reason{fib.KindBlackhole: batch.Blackhole, fib.KindUnreachable: batch.Unreachable, fib.KindProhibit: batch.Prohibit, fib.KindNoTable: batch.NoTable}
-	hops := map[fib.ID]batch.Reason{0: batch.NoRoute}
-	var ids []fib.ID
+	hops := map[fib.NextHopID]batch.Reason{0: batch.NoRoute}
+	var ids []fib.NextHopID
 	for kind, reason := range kinds {
 		id, err := w.Net.NewNextHop(kind)
 		require.NoError(t, err)

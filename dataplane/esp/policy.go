@@ -47,7 +47,7 @@ func (s *Stage) inboundDrop(p []byte, j int) batch.Result {
 func (s *Stage) hop(dst netip.Addr) fib.NextHop { return s.fib.NextHop(s.lookup(dst)) }
 
 // lookup returns the number of the next hop to an address.
-func (s *Stage) lookup(dst netip.Addr) fib.ID {
+func (s *Stage) lookup(dst netip.Addr) fib.NextHopID {
 	if dst.Is4() {
 		b := dst.As4()
 		return s.fib.IPv4.Lookup(binary.BigEndian.Uint32(b[:]))

@@ -18,13 +18,13 @@ type routed struct {
 		n    int
 		at   [block]uint8
 		addr [block]uint32
-		hops [block]fib.ID
+		hops [block]fib.NextHopID
 	}
 	v6 struct {
 		n    int
 		at   [block]uint8
 		addr [block][16]byte
-		hops [block]fib.ID
+		hops [block]fib.NextHopID
 	}
 }
 

@@ -63,7 +63,7 @@ func newRoutedWorld(t testing.TB, seed uint64) *routedWorld {
 }
 
 // over routes a prefix over XFRM interfaces, or by port 1 without any.
-func (x *routedWorld) over(prefix string, ifIDs ...uint32) fib.ID {
+func (x *routedWorld) over(prefix string, ifIDs ...uint32) fib.NextHopID {
 	id := x.Net.IPv4.Lookup(0x0a010001)
 	if len(ifIDs) > 0 {
 		var paths []fib.Path

@@ -18,9 +18,9 @@ const followTimeout = patchTimeout
 
 // route is the result of a lookup in the FIB or in a device's copy.
 type route struct {
-	bits int         // of its prefix; 0 without a route
-	id   fib.ID      // 0: none
-	hop  fib.NextHop // next hop of id
+	bits int           // of its prefix; 0 without a route
+	id   fib.NextHopID // 0: none
+	hop  fib.NextHop   // next hop of id
 }
 
 func (r route) String() string {

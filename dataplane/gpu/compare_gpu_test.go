@@ -19,7 +19,7 @@ import (
 // prefixes, beside a resident kernel and while routes change.
 func TestGPUCompareBesideChanges(t *testing.T) {
 	base := fib.New(1)
-	ids := make([]fib.ID, 100)
+	ids := make([]fib.NextHopID, 100)
 	for i := range ids {
 		var err error
 		ids[i], err = base.NewNextHop(fib.KindBlackhole)
@@ -33,7 +33,7 @@ func TestGPUCompareBesideChanges(t *testing.T) {
 		if f == routes.IPv6 {
 			load = base.IPv6.Load
 		}
-		require.NoError(t, load(func(yield func(netip.Prefix, fib.ID) bool) {
+		require.NoError(t, load(func(yield func(netip.Prefix, fib.NextHopID) bool) {
 			for p, hop := range set.All() {
 				if !yield(p, ids[int(hop)%len(ids)]) {
 					return

@@ -14,7 +14,7 @@ import (
 )
 
 // insert adds a route with a next hop of its own.
-func insert(t *testing.T, base *fib.FIB, p netip.Prefix) fib.ID {
+func insert(t *testing.T, base *fib.FIB, p netip.Prefix) fib.NextHopID {
 	t.Helper()
 	id := got(base.NewNextHop(fib.KindBlackhole))(t)
 	table := base.IPv6.Insert

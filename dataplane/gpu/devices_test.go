@@ -163,7 +163,7 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 		return netip.PrefixFrom(netip.AddrFrom16(a), 8+rnd.IntN(121)).Masked()
 	}
 	table := func(p netip.Prefix) interface {
-		Insert(netip.Prefix, lookup.NextHop) error
+		Insert(netip.Prefix, lookup.NextHopID) error
 		Delete(netip.Prefix) bool
 	} {
 		if p.Addr().Is4() {

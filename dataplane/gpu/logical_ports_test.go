@@ -72,7 +72,7 @@ func TestKernelCodeAgreesOnLogicalPorts(t *testing.T) {
 		tag, _ := fib.MakeTag(v.kind, v.vid)
 		require.NoError(t, base.VLANs.Add(got(base.VLANs.Take())(t), v.parent, tag))
 	}
-	hops := []fib.ID{got(base.NewNextHop(fib.KindBlackhole))(t), got(base.NewNextHop(fib.KindUnreachable))(t), got(base.NewNextHop(fib.KindProhibit))(t)}
+	hops := []fib.NextHopID{got(base.NewNextHop(fib.KindBlackhole))(t), got(base.NewNextHop(fib.KindUnreachable))(t), got(base.NewNextHop(fib.KindProhibit))(t)}
 	for port := range uint16(logical) {
 		if port == 1 || port == 2 {
 			continue

@@ -40,7 +40,7 @@ func sameTables(t *testing.T, d *Device, base *fib.FIB) {
 }
 
 // changeRoutes inserts and deletes a number of random routes, and sometimes replaces a table.
-func changeRoutes(t *testing.T, base *fib.FIB, rnd *rand.Rand, n int, id fib.ID) {
+func changeRoutes(t *testing.T, base *fib.FIB, rnd *rand.Rand, n int, id fib.NextHopID) {
 	for range n {
 		var a [16]byte
 		for i := range a {
@@ -57,7 +57,7 @@ func changeRoutes(t *testing.T, base *fib.FIB, rnd *rand.Rand, n int, id fib.ID)
 			require.NoError(t, errors.Join(base.IPv4.Insert(p4, id), base.IPv6.Insert(p6, id)))
 		}
 		if rnd.IntN(n) == 0 {
-			require.NoError(t, base.IPv4.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) { yield(p4, id) }))
+			require.NoError(t, base.IPv4.Load(func(yield func(netip.Prefix, lookup.NextHopID) bool) { yield(p4, id) }))
 		}
 	}
 	base.Commit()

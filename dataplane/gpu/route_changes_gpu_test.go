@@ -24,7 +24,7 @@ import (
 type changing struct {
 	base     *fib.FIB
 	prefixes []netip.Prefix
-	hops     []fib.ID
+	hops     []fib.NextHopID
 	adj      []uint32
 	changes  atomic.Int64
 }
@@ -32,7 +32,7 @@ type changing struct {
 const nobodys = 0xffff // owner of the default route
 
 func newChanging(t *testing.T, n int) *changing {
-	c := &changing{base: fib.New(1), hops: make([]fib.ID, n), adj: make([]uint32, n)}
+	c := &changing{base: fib.New(1), hops: make([]fib.NextHopID, n), adj: make([]uint32, n)}
 	c.base.SetPort(0, 0x020000000001, 1500)
 	for i := range n {
 		c.prefixes = append(c.prefixes, netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(i >> 8), byte(i), 64}), 26))
@@ -42,7 +42,7 @@ func newChanging(t *testing.T, n int) *changing {
 	return c
 }
 
-func (c *changing) hop(t *testing.T, owner int) (uint32, fib.ID) {
+func (c *changing) hop(t *testing.T, owner int) (uint32, fib.NextHopID) {
 	adj := got(c.base.NewAdjacency(0))(t)
 	c.base.SetAdjacency(adj, 0, fib.MAC(0x020100000000+owner))
 	id := got(c.base.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1}))(t)

@@ -108,13 +108,13 @@ func TestCachedWordsAreNotMixedWithNewerTables(t *testing.T) {
 			r.images[i].buffers[k] = imageBuffer{at: cuda.DevicePtr(20+2*i+k) << 40, words: wordsIPv4, write: func([]uint32) error { return nil }}
 		}
 	}
-	hop := func(owner int) (uint32, fib.ID) {
+	hop := func(owner int) (uint32, fib.NextHopID) {
 		adjacency := got(base.NewAdjacency(0))(t)
 		base.SetAdjacency(adjacency, 0, fib.MAC(owner))
 		id := got(base.NewNextHop(fib.KindForward, fib.Path{Adjacency: adjacency, Weight: 1}))(t)
 		return adjacency, id
 	}
-	insert := func(prefix netip.Prefix, id fib.ID) {
+	insert := func(prefix netip.Prefix, id fib.NextHopID) {
 		require.NoError(t, base.IPv4.Insert(prefix, id))
 	}
 	insert(netip.MustParsePrefix("0.0.0.0/0"), 1) // before Follow: the image is not replaced later
@@ -126,7 +126,7 @@ func TestCachedWordsAreNotMixedWithNewerTables(t *testing.T) {
 	}
 	insert(netip.MustParsePrefix("0.0.0.0/0"), 1)
 	var adjacencies [prefixes]uint32
-	var ids [prefixes]fib.ID
+	var ids [prefixes]fib.NextHopID
 	p.drain()
 	first := len(patches)
 	for range 2000 {

@@ -20,7 +20,7 @@ type vrfWorld struct {
 	net  *testutil.Network
 	w    *twins
 	vrfs []uint16 // in use
-	hops []fib.ID
+	hops []fib.NextHopID
 }
 
 // TestKernelCodeAgreesOnVRFs: with ports in VRFs, in none and in one without a table, with and without reverse-path
@@ -41,7 +41,7 @@ func agreeOnVRFs(t *testing.T, maker maker, want int) {
 		}
 		return port
 	}
-	v := &vrfWorld{t, net, w, nil, []fib.ID{got(net.NewNextHop(fib.KindNoTable))(t)}}
+	v := &vrfWorld{t, net, w, nil, []fib.NextHopID{got(net.NewNextHop(fib.KindNoTable))(t)}}
 	for _, p := range net.Prefixes {
 		lookup := net.IPv4.LookupPrefix
 		if p.Addr().Is6() {
@@ -102,7 +102,7 @@ func (v *vrfWorld) change() {
 	case 3:
 		v.net.SetPortVRF(port, 0)
 	case 4: // all routes at once
-		v4, v6 := map[netip.Prefix]fib.ID{}, map[netip.Prefix]fib.ID{}
+		v4, v6 := map[netip.Prefix]fib.NextHopID{}, map[netip.Prefix]fib.NextHopID{}
 		for _, p := range v.net.Prefixes {
 			if rnd.IntN(2) == 0 {
 				continue
@@ -125,7 +125,7 @@ func (v *vrfWorld) change() {
 	}
 }
 
-func (v *vrfWorld) hop() fib.ID { return v.hops[v.w.rnd.IntN(len(v.hops))] }
+func (v *vrfWorld) hop() fib.NextHopID { return v.hops[v.w.rnd.IntN(len(v.hops))] }
 
 // set inserts, replaces or deletes a route.
 func (v *vrfWorld) set(vrf uint16, p netip.Prefix) {
@@ -148,8 +148,8 @@ func neverMixVRFs(t *testing.T, maker maker) {
 	net := testutil.NewNetwork()
 	o := maker(t, net.FIB, net.PartialChecksums)
 	addr := netip.MustParsePrefix("10.1.0.0/16")
-	forbidden, ways := got(net.NewNextHop(fib.KindProhibit))(t), []fib.ID{got(net.NewNextHop(fib.KindBlackhole))(t), got(net.NewNextHop(fib.KindUnreachable))(t)}
-	newVRF := func(hop fib.ID) uint16 {
+	forbidden, ways := got(net.NewNextHop(fib.KindProhibit))(t), []fib.NextHopID{got(net.NewNextHop(fib.KindBlackhole))(t), got(net.NewNextHop(fib.KindUnreachable))(t)}
+	newVRF := func(hop fib.NextHopID) uint16 {
 		vrf := got(net.NewVRF())(t)
 		require.NoError(t, net.IPv4.VRF(int(vrf)).Insert(addr, hop))
 		return vrf

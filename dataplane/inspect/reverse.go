@@ -20,14 +20,14 @@ type ReversePath struct {
 		at   [Block]int32
 		addr [Block]uint32
 		vrf  [Block]uint16
-		hops [Block]lookup.NextHop
+		hops [Block]lookup.NextHopID
 	}
 	v6 struct {
 		Places
 		at   [Block]int32
 		addr [Block][16]byte
 		vrf  [Block]uint16
-		hops [Block]lookup.NextHop
+		hops [Block]lookup.NextHopID
 	}
 }
 

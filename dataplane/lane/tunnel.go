@@ -17,7 +17,7 @@ func (k *Classifier) plain(pairs []uint64) (plain uint64) {
 		return plain
 	}
 	var dst [block]uint32
-	var hops [block]fib.ID
+	var hops [block]fib.NextHopID
 	for i, pair := range pairs {
 		dst[i%block] = uint32(pair)
 	}

@@ -47,7 +47,7 @@ type Set struct {
 	Name     string
 	Source   string // of the prefixes, for reports
 	Prefixes []netip.Prefix
-	Hops     []lookup.NextHop // of the prefix at the same index
+	Hops     []lookup.NextHopID // of the prefix at the same index
 }
 
 // New returns the Set of a name: real, internet, nested, adversarial or dense. The latter four have n
@@ -105,10 +105,10 @@ func FromPrefixes(f Family, name, source string, prefixes []netip.Prefix, seed u
 func newSet(f Family, name, source string, prefixes []netip.Prefix, seed uint64) *Set {
 	slices.SortFunc(prefixes, netip.Prefix.Compare)
 	prefixes = slices.Compact(prefixes)
-	s := &Set{Family: f, Name: name, Source: source, Prefixes: prefixes, Hops: make([]lookup.NextHop, len(prefixes))}
+	s := &Set{Family: f, Name: name, Source: source, Prefixes: prefixes, Hops: make([]lookup.NextHopID, len(prefixes))}
 	rnd := rand.New(rand.NewPCG(seed, 0x686f7073))
 	for i := range s.Hops {
-		s.Hops[i] = lookup.NextHop(1 + rnd.IntN(NextHops))
+		s.Hops[i] = lookup.NextHopID(1 + rnd.IntN(NextHops))
 	}
 	return s
 }
@@ -117,8 +117,8 @@ func newSet(f Family, name, source string, prefixes []netip.Prefix, seed uint64)
 func (s *Set) Len() int { return len(s.Prefixes) }
 
 // All yields the routes in order.
-func (s *Set) All() iter.Seq2[netip.Prefix, lookup.NextHop] {
-	return func(yield func(netip.Prefix, lookup.NextHop) bool) {
+func (s *Set) All() iter.Seq2[netip.Prefix, lookup.NextHopID] {
+	return func(yield func(netip.Prefix, lookup.NextHopID) bool) {
 		for i, p := range s.Prefixes {
 			if !yield(p, s.Hops[i]) {
 				return

@@ -95,7 +95,7 @@ func (x *explainer) walk(t *status.Trace, d *dataplane.Decision, ingress uint16)
 	if !ok {
 		return
 	}
-	var id fib.ID
+	var id fib.NextHopID
 	var hash uint32
 	size := 0
 	if p[0]>>4 == 4 {

@@ -62,14 +62,14 @@ func (n *Network) adjacency(port uint16, mac fib.MAC) uint32 {
 	return id
 }
 
-func (n *Network) hop(k fib.Kind, paths ...fib.Path) fib.ID {
+func (n *Network) hop(k fib.Kind, paths ...fib.Path) fib.NextHopID {
 	id, err := n.NewNextHop(k, paths...)
 	must(err)
 	return id
 }
 
 // Route adds or replaces the routes for prefixes.
-func (n *Network) Route(id fib.ID, prefixes ...string) {
+func (n *Network) Route(id fib.NextHopID, prefixes ...string) {
 	for _, s := range prefixes {
 		p, insert := netip.MustParsePrefix(s), n.IPv4.Insert
 		if p.Addr().Is6() {

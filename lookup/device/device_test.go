@@ -70,7 +70,7 @@ func agree(t *testing.T, driver string, set *routes.Set) {
 		}
 	}
 	rand.New(rand.NewPCG(1, 1)).Shuffle(len(addrs), func(i, k int) { addrs[i], addrs[k] = addrs[k], addrs[i] })
-	hops := make([]lookup.NextHop, len(addrs)+1)
+	hops := make([]lookup.NextHopID, len(addrs)+1)
 	hops[len(addrs)] = 77
 	require.NoError(t, on.LookupBatch(hops, addrs))
 	truth, found := oracle.NewRanges(set.All()), 0
@@ -88,7 +88,7 @@ func agree(t *testing.T, driver string, set *routes.Set) {
 	}
 	for _, n := range []int{0, 1, Threads*Each - 1, Threads*Each + 1} { // stale results of the previous batch differ
 		n = min(n, len(addrs))
-		few := make([]lookup.NextHop, n)
+		few := make([]lookup.NextHopID, n)
 		if err := on.LookupBatch(few, addrs[len(addrs)-n:]); err != nil || !slices.Equal(few, hops[len(addrs)-n:len(addrs)]) {
 			t.Errorf("the last %d addresses alone: different next hops, or %v", n, err)
 		}
@@ -112,7 +112,7 @@ func TestLookupBatchOfEmptyTableMisses(t *testing.T) {
 	g := openGPU(t, fakeGPU(t, ""))
 	on, err := g.Load(trie.New(32), true)
 	require.NoError(t, err)
-	hops := []lookup.NextHop{5}
+	hops := []lookup.NextHopID{5}
 	if err := on.LookupBatch(hops, []netip.Addr{netip.MustParseAddr("192.0.2.1")}); err != nil || hops[0] != lookup.Miss {
 		t.Errorf("next hop %d, %v", hops[0], err)
 	}
@@ -124,7 +124,7 @@ func TestLookupBatchDetectsMissingResults(t *testing.T) {
 	require.NoError(t, table.Insert(netip.MustParsePrefix("192.0.2.0/24"), 1))
 	on, err := g.Load(table, true)
 	require.NoError(t, err)
-	err = on.LookupBatch(make([]lookup.NextHop, 1), []netip.Addr{netip.MustParseAddr("192.0.2.1")})
+	err = on.LookupBatch(make([]lookup.NextHopID, 1), []netip.Addr{netip.MustParseAddr("192.0.2.1")})
 	if err == nil || err.Error() != "look up on Fake 0: the kernel left addresses without a result" {
 		t.Errorf("without a kernel: %v", err)
 	}

@@ -84,7 +84,7 @@ func (t *Table) prepare(image []uint32) error {
 
 // LookupBatch stores the next hop of src[i], an address of the table's family, in dst[i]. dst is at
 // least as long as src. After an error dst is undefined.
-func (t *Table) LookupBatch(dst []lookup.NextHop, src []netip.Addr) error {
+func (t *Table) LookupBatch(dst []lookup.NextHopID, src []netip.Addr) error {
 	dst = dst[:len(src)]
 	if t.empty {
 		clear(dst)
@@ -109,7 +109,7 @@ func (t *Table) LookupBatch(dst []lookup.NextHop, src []netip.Addr) error {
 // unwritten fills results before a launch: no lookup returns it.
 const unwritten = 0xff
 
-func (t *Table) lookUp(dst []lookup.NextHop, src []netip.Addr) error {
+func (t *Table) lookUp(dst []lookup.NextHopID, src []netip.Addr) error {
 	for i, a := range src {
 		if t.is4 {
 			Put4(t.addresses.Bytes, i, a)
@@ -131,7 +131,7 @@ func (t *Table) lookUp(dst []lookup.NextHop, src []netip.Addr) error {
 		return err
 	}
 	for i := range dst {
-		if dst[i] = lookup.NextHop(binary.NativeEndian.Uint32(hops[i*HopBytes:])); dst[i] > lookup.MaxNextHop {
+		if dst[i] = lookup.NextHopID(binary.NativeEndian.Uint32(hops[i*HopBytes:])); dst[i] > lookup.MaxNextHopID {
 			return errors.New("the kernel left addresses without a result")
 		}
 	}

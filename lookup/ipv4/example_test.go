@@ -14,7 +14,7 @@ func Example() {
 		fmt.Println(err)
 	}
 	src := []uint32{0xc0000201, 0xc6336401} // 192.0.2.1 and 198.51.100.1
-	dst := make([]lookup.NextHop, len(src))
+	dst := make([]lookup.NextHopID, len(src))
 	table.LookupBatch(dst, src)
 	fmt.Println(dst)
 	// Output: [7 0]

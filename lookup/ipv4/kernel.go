@@ -13,14 +13,14 @@ func Kernels() []string { return trie.Names(kernels()) }
 
 // walk is the portable kernel. Its lookups are independent, so an out-of-order processor
 // overlaps their cache misses.
-func walk(image []uint32, dst []lookup.NextHop, src []uint32) {
-	fallback := lookup.NextHop(atomic.LoadUint32(&image[trie.Default])) & lookup.MaxNextHop
+func walk(image []uint32, dst []lookup.NextHopID, src []uint32) {
+	fallback := lookup.NextHopID(atomic.LoadUint32(&image[trie.Default])) & lookup.MaxNextHopID
 	for i, addr := range src {
 		word := atomic.LoadUint32(&image[addr>>(32-trie.RootBits)])
 		if word&trie.Reference != 0 {
 			word = atomic.LoadUint32(&image[word&^trie.Reference+addr%trie.NodeWords])
 		}
-		nh := lookup.NextHop(word) & lookup.MaxNextHop
+		nh := lookup.NextHopID(word) & lookup.MaxNextHopID
 		if nh == lookup.Miss {
 			nh = fallback
 		}

@@ -22,7 +22,7 @@ func kernels() []trie.Kernel[uint32] {
 	return all[2:]
 }
 
-func avx2(image []uint32, dst []lookup.NextHop, src []uint32) {
+func avx2(image []uint32, dst []lookup.NextHopID, src []uint32) {
 	n := len(src) &^ 7
 	if n > 0 {
 		lookupAVX2(&image[0], (*uint32)(&dst[0]), &src[0], n)
@@ -31,13 +31,13 @@ func avx2(image []uint32, dst []lookup.NextHop, src []uint32) {
 }
 
 // vrfKernel looks up addresses in VRFs. The kernel by AVX-512 has the same condition as that of tables.
-var vrfKernel = func() func(image []uint32, dst []lookup.NextHop, vrfs []uint16, src []uint32) {
+var vrfKernel = func() func(image []uint32, dst []lookup.NextHopID, vrfs []uint16, src []uint32) {
 	if kernels()[0].Name == trie.AVX512 {
 		return vrfs512
 	}
 	return walkVRFs
 }()
 
-func vrfs512(image []uint32, dst []lookup.NextHop, vrfs []uint16, src []uint32) {
+func vrfs512(image []uint32, dst []lookup.NextHopID, vrfs []uint16, src []uint32) {
 	lookupVRFs512(&image[0], (*uint32)(&dst[0]), &vrfs[0], &src[0], len(src))
 }

@@ -15,7 +15,7 @@ import (
 // It is small enough to be inlined, and all checks are in the assembly, which also repeats a batch until
 // the generation is the same before and after: the fewer instructions
 // between the gathers of successive small batches, the more of their cache misses overlap.
-func (t *Table) LookupBatch(dst []lookup.NextHop, src []uint32) {
+func (t *Table) LookupBatch(dst []lookup.NextHopID, src []uint32) {
 	dst = dst[:len(src)]
 	lookupBatch((*byte)(unsafe.Pointer(t)), (*uint32)(unsafe.SliceData(dst)), unsafe.SliceData(src), len(src))
 }
@@ -29,7 +29,7 @@ var _ = lookupSlow // called by the assembly only
 // longer than trie.MaxBatch.
 func lookupSlow(table *byte, dst, src *uint32, n int) {
 	t := (*Table)(unsafe.Pointer(table))
-	hops, addrs := unsafe.Slice((*lookup.NextHop)(dst), n), unsafe.Slice(src, n)
+	hops, addrs := unsafe.Slice((*lookup.NextHopID)(dst), n), unsafe.Slice(src, n)
 	if !t.Direct() {
 		t.Batched.LookupBatch(hops, addrs)
 		return

@@ -22,7 +22,7 @@ func New() *Table { return &Table{trie.NewBatched(32, kernels())} }
 
 // Lookup returns the next hop of the longest prefix that covers addr, an address in host
 // byte order, or lookup.Miss.
-func (t *Table) Lookup(addr uint32) lookup.NextHop {
+func (t *Table) Lookup(addr uint32) lookup.NextHopID {
 	_, nh := t.Walk(Key(addr))
 	return nh
 }

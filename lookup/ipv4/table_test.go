@@ -20,16 +20,16 @@ func addrOf(addr uint32) netip.Addr {
 
 // randomTable returns a table with n routes of every length, many longer than /24, the
 // same routes in an oracle, and addresses inside and next to them.
-func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[lookup.NextHop], []uint32) {
+func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[lookup.NextHopID], []uint32) {
 	t.Helper()
-	table, want, addrs := New(), oracle.Routes[lookup.NextHop]{}, make([]uint32, n)
+	table, want, addrs := New(), oracle.Routes[lookup.NextHopID]{}, make([]uint32, n)
 	for i := range n {
 		addrs[i] = rnd.Uint32()
 		if i > 0 && rnd.IntN(2) == 0 { // nest
 			addrs[i] = addrs[rnd.IntN(i)] ^ rnd.Uint32()>>16
 		}
 		p := netip.PrefixFrom(addrOf(addrs[i]), min(32, 8+rnd.IntN(30))).Masked()
-		want[p] = lookup.NextHop(1 + rnd.IntN(int(lookup.MaxNextHop)))
+		want[p] = lookup.NextHopID(1 + rnd.IntN(int(lookup.MaxNextHopID)))
 		require.NoError(t, table.Insert(p, want[p]))
 		addrs[i] ^= 1 << rnd.IntN(32)
 	}
@@ -42,12 +42,12 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	table, want, addrs := randomTable(t, rnd, 1000)
 	all := netip.MustParsePrefix("0.0.0.0/0")
-	for _, fallback := range []lookup.NextHop{lookup.Miss, lookup.MaxNextHop} {
+	for _, fallback := range []lookup.NextHopID{lookup.Miss, lookup.MaxNextHopID} {
 		if fallback != lookup.Miss {
 			want[all] = fallback
 			require.NoError(t, table.Insert(all, fallback))
 		}
-		hops := make([]lookup.NextHop, len(addrs))
+		hops := make([]lookup.NextHopID, len(addrs))
 		for i, a := range addrs {
 			_, hops[i], _ = want.Lookup(addrOf(a))
 			if nh := table.Lookup(a); nh != hops[i] {
@@ -60,12 +60,12 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 				for align := range 16 { // of source and destination, in addresses
 					at := rnd.IntN(len(addrs)-n-16) &^ 15
 					src, hops := addrs[at+align:at+align+n], hops[at+align:at+align+n]
-					dst := slices.Repeat([]lookup.NextHop{unused}, n+64)
+					dst := slices.Repeat([]lookup.NextHopID{unused}, n+64)
 					table.LookupBatch(dst[align:], src)
 					if got := dst[align : align+n]; !slices.Equal(got, hops) {
 						t.Fatalf("%s: %d addresses: %v, want %v", kernel, n, got, hops)
 					}
-					if slices.ContainsFunc(append(dst[:align:align], dst[align+n:]...), func(nh lookup.NextHop) bool { return nh != unused }) {
+					if slices.ContainsFunc(append(dst[:align:align], dst[align+n:]...), func(nh lookup.NextHopID) bool { return nh != unused }) {
 						t.Fatalf("%s: %d addresses: wrote outside the batch", kernel, n)
 					}
 				}
@@ -78,18 +78,18 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 func TestLongBatches(t *testing.T) {
 	table, want, addrs := randomTable(t, rand.New(rand.NewPCG(3, 1)), 1000)
 	addrs = slices.Repeat(addrs, 5)
-	hops := make([]lookup.NextHop, len(addrs))
+	hops := make([]lookup.NextHopID, len(addrs))
 	for i, a := range addrs {
 		_, hops[i], _ = want.Lookup(addrOf(a))
 	}
 	for _, kernel := range Kernels() {
 		require.NoError(t, table.Use(kernel))
 		for _, n := range []int{trie.MaxBatch - 1, trie.MaxBatch, trie.MaxBatch + 1, 2 * trie.MaxBatch, len(addrs)} {
-			var dst [5000]lookup.NextHop
+			var dst [5000]lookup.NextHopID
 			if table.LookupBatch(dst[:], addrs[:n]); !slices.Equal(dst[:n], hops[:n]) {
 				t.Errorf("%s: wrong next hops in a batch of %d", kernel, n)
 			}
-			if slices.ContainsFunc(dst[n:], func(nh lookup.NextHop) bool { return nh != 0 }) {
+			if slices.ContainsFunc(dst[n:], func(nh lookup.NextHopID) bool { return nh != 0 }) {
 				t.Errorf("%s: wrote outside a batch of %d", kernel, n)
 			}
 		}
@@ -107,7 +107,7 @@ func TestLookupBatchPanicsWithShortDestination(t *testing.T) {
 						t.Errorf("%s: %d addresses into %d next hops: no panic", kernel, n, n-1)
 					}
 				}()
-				table.LookupBatch(make([]lookup.NextHop, n-1), addrs[:n])
+				table.LookupBatch(make([]lookup.NextHopID, n-1), addrs[:n])
 			}()
 		}
 	}
@@ -116,15 +116,15 @@ func TestLookupBatchPanicsWithShortDestination(t *testing.T) {
 // A batch in assembly keeps its image mapped while others are loaded and collected.
 func TestImagesStayMappedDuringBatches(t *testing.T) {
 	table, p := New(), netip.MustParsePrefix("10.0.0.0/8")
-	load := func(nh lookup.NextHop) {
-		if err := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) { yield(p, nh) }); err != nil {
+	load := func(nh lookup.NextHopID) {
+		if err := table.Load(func(yield func(netip.Prefix, lookup.NextHopID) bool) { yield(p, nh) }); err != nil {
 			t.Error(err)
 		}
 	}
 	load(1)
-	stop, done := make(chan struct{}), make(chan lookup.NextHop)
+	stop, done := make(chan struct{}), make(chan lookup.NextHopID)
 	go func() {
-		src, last := slices.Repeat([]uint32{0x0a010203}, 64), lookup.NextHop(1)
+		src, last := slices.Repeat([]uint32{0x0a010203}, 64), lookup.NextHopID(1)
 		for {
 			select {
 			case <-stop:
@@ -133,7 +133,7 @@ func TestImagesStayMappedDuringBatches(t *testing.T) {
 			default:
 			}
 			for _, n := range []int{16, 64} {
-				var dst [64]lookup.NextHop
+				var dst [64]lookup.NextHopID
 				table.LookupBatch(dst[:], src[:n])
 				for _, nh := range dst[:n] {
 					if nh != dst[0] || nh < last {
@@ -145,7 +145,7 @@ func TestImagesStayMappedDuringBatches(t *testing.T) {
 		}
 	}()
 	const loads = 50
-	for nh := range lookup.NextHop(loads) {
+	for nh := range lookup.NextHopID(loads) {
 		load(nh + 2)
 		runtime.GC()
 	}
@@ -156,8 +156,8 @@ func TestImagesStayMappedDuringBatches(t *testing.T) {
 }
 
 func TestEmptyTableReturnsMiss(t *testing.T) {
-	table, dst := New(), []lookup.NextHop{1, 2, 3}
-	if table.LookupBatch(dst, []uint32{1, 2, 3}); !slices.Equal(dst, make([]lookup.NextHop, 3)) || table.Lookup(1) != lookup.Miss {
+	table, dst := New(), []lookup.NextHopID{1, 2, 3}
+	if table.LookupBatch(dst, []uint32{1, 2, 3}); !slices.Equal(dst, make([]lookup.NextHopID, 3)) || table.Lookup(1) != lookup.Miss {
 		t.Errorf("empty table: next hops %v, want none", dst)
 	}
 	if table.Bytes() != 0 {
@@ -170,7 +170,7 @@ func TestEmptyTableReturnsMiss(t *testing.T) {
 
 func TestLookupBatchDoesNotAllocate(t *testing.T) {
 	table, _, addrs := randomTable(t, rand.New(rand.NewPCG(2, 1)), 1000)
-	dst := make([]lookup.NextHop, len(addrs))
+	dst := make([]lookup.NextHopID, len(addrs))
 	for _, kernel := range Kernels() {
 		require.NoError(t, table.Use(kernel))
 		if n := testing.AllocsPerRun(10, func() { table.LookupBatch(dst, addrs) }); n != 0 {
@@ -184,19 +184,19 @@ func TestLookupBatchDoesNotAllocate(t *testing.T) {
 func TestReadersNeverSeeReusedNodes(t *testing.T) {
 	const flapping, rounds = 700, 60
 	table := New()
-	require.NoError(t, table.Insert(netip.MustParsePrefix("0.0.0.0/0"), lookup.MaxNextHop))
+	require.NoError(t, table.Insert(netip.MustParsePrefix("0.0.0.0/0"), lookup.MaxNextHopID))
 	narrow, addrs := make([]netip.Prefix, flapping), make([]uint32, flapping)
 	for i := range narrow {
 		addrs[i] = uint32(i)*0x10100 + 0x0a000080
 		narrow[i] = netip.PrefixFrom(addrOf(addrs[i]), 26)
 	}
 	// The next hop of a route encodes its index and the round of its insertion.
-	hop := func(i, round int) lookup.NextHop { return lookup.NextHop(1 + i + 1024*round) }
+	hop := func(i, round int) lookup.NextHopID { return lookup.NextHopID(1 + i + 1024*round) }
 	for _, kernel := range Kernels() {
 		require.NoError(t, table.Use(kernel))
 		stop, done := make(chan struct{}), make(chan int)
 		go func() {
-			dst, wrong := make([]lookup.NextHop, flapping), 0
+			dst, wrong := make([]lookup.NextHopID, flapping), 0
 			for batch := flapping; ; batch = flapping + 16 - batch { // one batch, or batches of 16
 				select {
 				case <-stop:
@@ -209,7 +209,7 @@ func TestReadersNeverSeeReusedNodes(t *testing.T) {
 					table.LookupBatch(dst[at:end], addrs[at:end])
 				}
 				for i, nh := range dst {
-					if nh != lookup.MaxNextHop && (nh-1)%1024 != lookup.NextHop(i) {
+					if nh != lookup.MaxNextHopID && (nh-1)%1024 != lookup.NextHopID(i) {
 						wrong++
 					}
 				}

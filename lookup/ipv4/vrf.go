@@ -9,11 +9,11 @@ import (
 
 // LookupVRFs stores the next hop of src[i] in the VRF vrfs[i] in dst[i], for VRFs below trie.NumVRFIDs and except 0. It
 // panics if vrfs or dst is shorter than src, and allocates nothing.
-func (t *Table) LookupVRFs(dst []lookup.NextHop, vrfs []uint16, src []uint32) {
+func (t *Table) LookupVRFs(dst []lookup.NextHopID, vrfs []uint16, src []uint32) {
 	trie.InVRFs(t.Image(), dst, vrfs, src, vrfKernel)
 }
 
-func walkVRFs(image []uint32, dst []lookup.NextHop, vrfs []uint16, src []uint32) {
+func walkVRFs(image []uint32, dst []lookup.NextHopID, vrfs []uint16, src []uint32) {
 	var words [trie.VRFBlock]uint32
 	for i, v := range vrfs {
 		words[i%trie.VRFBlock] = atomic.LoadUint32(&image[trie.VRFs+uint32(v)])
@@ -32,6 +32,6 @@ func walkVRFs(image []uint32, dst []lookup.NextHop, vrfs []uint16, src []uint32)
 		}
 	}
 	for i := range dst {
-		dst[i] = lookup.NextHop(words[i%trie.VRFBlock]) & lookup.MaxNextHop
+		dst[i] = lookup.NextHopID(words[i%trie.VRFBlock]) & lookup.MaxNextHopID
 	}
 }

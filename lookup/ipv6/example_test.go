@@ -14,7 +14,7 @@ func Example() {
 		fmt.Println(err)
 	}
 	src := [][16]byte{netip.MustParseAddr("2001:db8::1").As16(), netip.MustParseAddr("2001:db9::1").As16()}
-	dst := make([]lookup.NextHop, len(src))
+	dst := make([]lookup.NextHopID, len(src))
 	table.LookupBatch(dst, src)
 	fmt.Println(dst)
 	// Output: [7 0]

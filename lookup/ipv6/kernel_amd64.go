@@ -22,7 +22,7 @@ func kernels() []trie.Kernel[[16]byte] {
 	return all[2:]
 }
 
-func avx2(image []uint32, dst []lookup.NextHop, src [][16]byte) {
+func avx2(image []uint32, dst []lookup.NextHopID, src [][16]byte) {
 	n := len(src) &^ 7
 	if n > 0 {
 		lookupAVX2(&image[0], (*uint32)(&dst[0]), &src[0], n)
@@ -31,13 +31,13 @@ func avx2(image []uint32, dst []lookup.NextHop, src [][16]byte) {
 }
 
 // vrfKernel looks up addresses in VRFs. The kernel by AVX-512 has the same condition as that of tables.
-var vrfKernel = func() func(image []uint32, dst []lookup.NextHop, vrfs []uint16, src [][16]byte) {
+var vrfKernel = func() func(image []uint32, dst []lookup.NextHopID, vrfs []uint16, src [][16]byte) {
 	if kernels()[0].Name == trie.AVX512 {
 		return vrfs512
 	}
 	return walkVRFs
 }()
 
-func vrfs512(image []uint32, dst []lookup.NextHop, vrfs []uint16, src [][16]byte) {
+func vrfs512(image []uint32, dst []lookup.NextHopID, vrfs []uint16, src [][16]byte) {
 	lookupVRFs512(&image[0], (*uint32)(&dst[0]), &vrfs[0], &src[0], len(src))
 }

@@ -13,7 +13,7 @@ import (
 // src, and allocates nothing.
 //
 // As in package ipv4, it is small enough to be inlined, and all checks are in the assembly.
-func (t *Table) LookupBatch(dst []lookup.NextHop, src [][16]byte) {
+func (t *Table) LookupBatch(dst []lookup.NextHopID, src [][16]byte) {
 	dst = dst[:len(src)]
 	lookupBatch((*byte)(unsafe.Pointer(t)), (*uint32)(unsafe.SliceData(dst)), unsafe.SliceData(src), len(src))
 }
@@ -27,7 +27,7 @@ var _ = lookupSlow // called by the assembly only
 // longer than trie.MaxBatch.
 func lookupSlow(table *byte, dst *uint32, src *[16]byte, n int) {
 	t := (*Table)(unsafe.Pointer(table))
-	hops, addrs := unsafe.Slice((*lookup.NextHop)(dst), n), unsafe.Slice(src, n)
+	hops, addrs := unsafe.Slice((*lookup.NextHopID)(dst), n), unsafe.Slice(src, n)
 	if !t.Direct() {
 		t.Batched.LookupBatch(hops, addrs)
 		return

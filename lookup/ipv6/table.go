@@ -22,7 +22,7 @@ type Table struct {
 func New() *Table { return &Table{trie.NewBatched(128, kernels())} }
 
 // Lookup returns the next hop of the longest prefix that covers addr, or lookup.Miss.
-func (t *Table) Lookup(addr [16]byte) lookup.NextHop {
+func (t *Table) Lookup(addr [16]byte) lookup.NextHopID {
 	_, nh := t.Walk(addr)
 	return nh
 }

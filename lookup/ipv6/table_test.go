@@ -13,9 +13,9 @@ import (
 
 // randomTable returns a table with n routes of every length, nested to every depth, the
 // same routes in an oracle, and addresses inside and next to them.
-func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[lookup.NextHop], [][16]byte) {
+func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[lookup.NextHopID], [][16]byte) {
 	t.Helper()
-	table, want, addrs := New(), oracle.Routes[lookup.NextHop]{}, make([][16]byte, n)
+	table, want, addrs := New(), oracle.Routes[lookup.NextHopID]{}, make([][16]byte, n)
 	for i := range n {
 		from := 0
 		if i > 0 && rnd.IntN(2) == 0 { // nest
@@ -25,7 +25,7 @@ func randomTable(t testing.TB, rnd *rand.Rand, n int) (*Table, oracle.Routes[loo
 			addrs[i][k] = byte(rnd.Uint32())
 		}
 		p := netip.PrefixFrom(netip.AddrFrom16(addrs[i]), min(128, 8+rnd.IntN(124))).Masked()
-		want[p] = lookup.NextHop(1 + rnd.IntN(int(lookup.MaxNextHop)))
+		want[p] = lookup.NextHopID(1 + rnd.IntN(int(lookup.MaxNextHopID)))
 		require.NoError(t, table.Insert(p, want[p]))
 		addrs[i][rnd.IntN(16)] ^= 1 << rnd.IntN(8)
 	}
@@ -38,12 +38,12 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 1))
 	table, want, addrs := randomTable(t, rnd, 1000)
 	all := netip.MustParsePrefix("::/0")
-	for _, fallback := range []lookup.NextHop{lookup.Miss, lookup.MaxNextHop} {
+	for _, fallback := range []lookup.NextHopID{lookup.Miss, lookup.MaxNextHopID} {
 		if fallback != lookup.Miss {
 			want[all] = fallback
 			require.NoError(t, table.Insert(all, fallback))
 		}
-		hops := make([]lookup.NextHop, len(addrs))
+		hops := make([]lookup.NextHopID, len(addrs))
 		for i, a := range addrs {
 			_, hops[i], _ = want.Lookup(netip.AddrFrom16(a))
 			if nh := table.Lookup(a); nh != hops[i] {
@@ -56,12 +56,12 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 				for align := range 16 { // of source and destination, in addresses
 					at := rnd.IntN(len(addrs)-n-16) &^ 15
 					src, hops := addrs[at+align:at+align+n], hops[at+align:at+align+n]
-					dst := slices.Repeat([]lookup.NextHop{unused}, n+64)
+					dst := slices.Repeat([]lookup.NextHopID{unused}, n+64)
 					table.LookupBatch(dst[align:], src)
 					if got := dst[align : align+n]; !slices.Equal(got, hops) {
 						t.Fatalf("%s: %d addresses: %v, want %v", kernel, n, got, hops)
 					}
-					if slices.ContainsFunc(append(dst[:align:align], dst[align+n:]...), func(nh lookup.NextHop) bool { return nh != unused }) {
+					if slices.ContainsFunc(append(dst[:align:align], dst[align+n:]...), func(nh lookup.NextHopID) bool { return nh != unused }) {
 						t.Fatalf("%s: %d addresses: wrote outside the batch", kernel, n)
 					}
 				}
@@ -71,8 +71,8 @@ func TestKernelsAgreeWithOracle(t *testing.T) {
 }
 
 func TestEmptyTableReturnsMiss(t *testing.T) {
-	table, dst := New(), []lookup.NextHop{1, 2, 3}
-	if table.LookupBatch(dst, make([][16]byte, 3)); !slices.Equal(dst, make([]lookup.NextHop, 3)) || table.Lookup([16]byte{}) != lookup.Miss {
+	table, dst := New(), []lookup.NextHopID{1, 2, 3}
+	if table.LookupBatch(dst, make([][16]byte, 3)); !slices.Equal(dst, make([]lookup.NextHopID, 3)) || table.Lookup([16]byte{}) != lookup.Miss {
 		t.Errorf("empty table: next hops %v, want none", dst)
 	}
 	if table.Bytes() != 0 {
@@ -85,7 +85,7 @@ func TestEmptyTableReturnsMiss(t *testing.T) {
 
 func TestLookupBatchDoesNotAllocate(t *testing.T) {
 	table, _, addrs := randomTable(t, rand.New(rand.NewPCG(2, 1)), 1000)
-	dst := make([]lookup.NextHop, len(addrs))
+	dst := make([]lookup.NextHopID, len(addrs))
 	for _, kernel := range Kernels() {
 		require.NoError(t, table.Use(kernel))
 		if n := testing.AllocsPerRun(10, func() { table.LookupBatch(dst, addrs) }); n != 0 {
@@ -99,19 +99,19 @@ func TestLookupBatchDoesNotAllocate(t *testing.T) {
 func TestReadersNeverSeeReusedNodes(t *testing.T) {
 	const flapping, rounds = 700, 60
 	table := New()
-	require.NoError(t, table.Insert(netip.MustParsePrefix("::/0"), lookup.MaxNextHop))
+	require.NoError(t, table.Insert(netip.MustParsePrefix("::/0"), lookup.MaxNextHopID))
 	narrow, addrs := make([]netip.Prefix, flapping), make([][16]byte, flapping)
 	for i := range narrow {
 		addrs[i] = [16]byte{0x20, 1, 0xd, 0xb8, byte(i), 0, byte(i >> 8)}
 		narrow[i] = netip.PrefixFrom(netip.AddrFrom16(addrs[i]), 57)
 	}
 	// The next hop of a route encodes its index and the round of its insertion.
-	hop := func(i, round int) lookup.NextHop { return lookup.NextHop(1 + i + 1024*round) }
+	hop := func(i, round int) lookup.NextHopID { return lookup.NextHopID(1 + i + 1024*round) }
 	for _, kernel := range Kernels() {
 		require.NoError(t, table.Use(kernel))
 		stop, done := make(chan struct{}), make(chan int)
 		go func() {
-			dst, wrong := make([]lookup.NextHop, flapping), 0
+			dst, wrong := make([]lookup.NextHopID, flapping), 0
 			for {
 				select {
 				case <-stop:
@@ -121,7 +121,7 @@ func TestReadersNeverSeeReusedNodes(t *testing.T) {
 				}
 				table.LookupBatch(dst, addrs)
 				for i, nh := range dst {
-					if nh != lookup.MaxNextHop && (nh-1)%1024 != lookup.NextHop(i) {
+					if nh != lookup.MaxNextHopID && (nh-1)%1024 != lookup.NextHopID(i) {
 						wrong++
 					}
 				}

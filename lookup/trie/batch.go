@@ -16,7 +16,7 @@ const AVX512 = "avx512"
 type Kernel[A any] struct {
 	Name string
 	// Walk stores the next hop of src[i] in dst[i]. dst is as long as src, and not empty.
-	Walk func(image []uint32, dst []lookup.NextHop, src []A)
+	Walk func(image []uint32, dst []lookup.NextHopID, src []A)
 }
 
 // Names returns the names of kernels.
@@ -31,7 +31,7 @@ func Names[A any](kernels []Kernel[A]) (names []string) {
 type Batched[A any] struct {
 	Table
 	kernels []Kernel[A] // fastest first
-	walk    func(image []uint32, dst []lookup.NextHop, src []A)
+	walk    func(image []uint32, dst []lookup.NextHopID, src []A)
 }
 
 // NewBatched returns an empty table for addresses of 32 or 128 bits. It uses the first
@@ -59,7 +59,7 @@ func (t *Batched[A]) Use(name string) error {
 
 // LookupBatch stores the next hop of src[i] in dst[i]. It panics if dst is shorter than
 // src, and allocates nothing.
-func (t *Batched[A]) LookupBatch(dst []lookup.NextHop, src []A) {
+func (t *Batched[A]) LookupBatch(dst []lookup.NextHopID, src []A) {
 	dst = dst[:len(src)]
 	im := t.Image()
 	if im == nil || len(src) == 0 {
@@ -89,7 +89,7 @@ const VRFBlock = 256
 
 // InVRFs looks addresses up in VRFs: it stores the next hop of src[i] in the VRF vrfs[i] in dst[i], 0 for none, by walk,
 // which gets up to VRFBlock addresses. The image may be nil.
-func InVRFs[A any](im *Image, dst []lookup.NextHop, vrfs []uint16, src []A, walk func(image []uint32, dst []lookup.NextHop, vrfs []uint16, src []A)) {
+func InVRFs[A any](im *Image, dst []lookup.NextHopID, vrfs []uint16, src []A, walk func(image []uint32, dst []lookup.NextHopID, vrfs []uint16, src []A)) {
 	dst, vrfs = dst[:len(src)], vrfs[:len(src)]
 	if im == nil {
 		clear(dst)

@@ -28,9 +28,9 @@ var (
 
 // table returns a table with the wide route to 7. Its kernel calls before and after around
 // each walk, and skips the walk if before returns done.
-func (c batchCase[A]) table(t *testing.T, before, after func(dst []lookup.NextHop) (done bool)) *Batched[A] {
+func (c batchCase[A]) table(t *testing.T, before, after func(dst []lookup.NextHopID) (done bool)) *Batched[A] {
 	t.Helper()
-	table := NewBatched(c.bits, []Kernel[A]{{"test", func(image []uint32, dst []lookup.NextHop, src []A) {
+	table := NewBatched(c.bits, []Kernel[A]{{"test", func(image []uint32, dst []lookup.NextHopID, src []A) {
 		if before(dst) {
 			return
 		}
@@ -55,7 +55,7 @@ func (c batchCase[A]) reuse(t *testing.T, table *Batched[A]) {
 	}
 }
 
-func noHook([]lookup.NextHop) bool { return false }
+func noHook([]lookup.NextHopID) bool { return false }
 
 func TestLookupBatchRetriesAfterNodeReuse(t *testing.T) {
 	t.Run("IPv4", func(t *testing.T) { testRetry(t, case4) })
@@ -65,7 +65,7 @@ func TestLookupBatchRetriesAfterNodeReuse(t *testing.T) {
 func testRetry[A any](t *testing.T, c batchCase[A]) {
 	calls := 0
 	var table *Batched[A]
-	table = c.table(t, func(dst []lookup.NextHop) bool {
+	table = c.table(t, func(dst []lookup.NextHopID) bool {
 		if calls++; calls > 1 {
 			return false
 		}
@@ -73,7 +73,7 @@ func testRetry[A any](t *testing.T, c batchCase[A]) {
 		c.reuse(t, table)
 		return true
 	}, noHook)
-	dst := make([]lookup.NextHop, 1)
+	dst := make([]lookup.NextHopID, 1)
 	if table.LookupBatch(dst, []A{c.inWide}); dst[0] != 7 || calls != 2 {
 		t.Errorf("next hop %d after %d walks, want 7 after 2", dst[0], calls)
 	}
@@ -88,20 +88,20 @@ func TestLongBatchCompletesUnderFrequentReuse(t *testing.T) {
 func testLongBatch[A any](t *testing.T, c batchCase[A]) {
 	walked, calls := 0, 0
 	var table *Batched[A]
-	table = c.table(t, func([]lookup.NextHop) bool {
+	table = c.table(t, func([]lookup.NextHopID) bool {
 		if calls++; calls > 1000 {
 			t.Fatal("LookupBatch does not complete")
 		}
 		return false
-	}, func(dst []lookup.NextHop) bool {
+	}, func(dst []lookup.NextHopID) bool {
 		if walked += len(dst); walked >= 5000 {
 			walked = 0
 			c.reuse(t, table)
 		}
 		return false
 	})
-	dst := make([]lookup.NextHop, 100_001)
-	if table.LookupBatch(dst, slices.Repeat([]A{c.inWide}, len(dst))); slices.ContainsFunc(dst, func(nh lookup.NextHop) bool { return nh != 7 }) {
+	dst := make([]lookup.NextHopID, 100_001)
+	if table.LookupBatch(dst, slices.Repeat([]A{c.inWide}, len(dst))); slices.ContainsFunc(dst, func(nh lookup.NextHopID) bool { return nh != 7 }) {
 		t.Error("wrong next hops in a long batch")
 	}
 }
@@ -109,7 +109,7 @@ func testLongBatch[A any](t *testing.T, c batchCase[A]) {
 // Kernels in assembly read the address of the image that the table references, and none while another
 // kernel is selected.
 func TestDirectAddressFollowsLoadsAndKernels(t *testing.T) {
-	walk := func([]uint32, []lookup.NextHop, []uint32) {}
+	walk := func([]uint32, []lookup.NextHopID, []uint32) {}
 	table := NewBatched(32, []Kernel[uint32]{{AVX512, walk}, {"other", walk}})
 	check := func(when string, want bool) {
 		t.Helper()
@@ -119,7 +119,7 @@ func TestDirectAddressFollowsLoadsAndKernels(t *testing.T) {
 		}
 	}
 	load := func() {
-		require.NoError(t, table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) { yield(netip.MustParsePrefix("10.0.0.0/8"), 7) }))
+		require.NoError(t, table.Load(func(yield func(netip.Prefix, lookup.NextHopID) bool) { yield(netip.MustParsePrefix("10.0.0.0/8"), 7) }))
 	}
 	check("without routes", false)
 	require.NoError(t, table.Insert(netip.MustParsePrefix("10.0.0.0/8"), 7))

@@ -43,7 +43,7 @@ func (t *Table) Follow(f Follower) (end func()) {
 
 // WalkCopy is Table.Walk for a copy whose words read returns, in a VRF or 0, the table itself. The result is invalid
 // if the copy's generation changed during the call.
-func WalkCopy(vrf int, addr netip.Addr, read func(index uint32) (uint32, error)) (bits int, nh lookup.NextHop, err error) {
+func WalkCopy(vrf int, addr netip.Addr, read func(index uint32) (uint32, error)) (bits int, nh lookup.NextHopID, err error) {
 	k := keyOf(addr)
 	at, resolved := k.start(vrf)
 	word, err := read(at)

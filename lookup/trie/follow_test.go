@@ -107,7 +107,7 @@ func TestFollowersCopyEveryChange(t *testing.T) {
 		if r.replaced != 1 || late.replaced != 1 {
 			t.Errorf("the copies were replaced %d and %d times", r.replaced, late.replaced)
 		}
-		require.NoError(t, table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+		require.NoError(t, table.Load(func(yield func(netip.Prefix, lookup.NextHopID) bool) {
 			for p, nh := range want {
 				if !yield(p, nh) {
 					return
@@ -185,7 +185,7 @@ func TestDefaultRouteChangesNeverCauseMisses(t *testing.T) {
 	var states []state
 	table, r := New(32), &replica{}
 	table.Follow(r)
-	insert := func(p netip.Prefix, nh lookup.NextHop) {
+	insert := func(p netip.Prefix, nh lookup.NextHopID) {
 		require.NoError(t, table.Insert(p, nh))
 	}
 	insert(all, 1)

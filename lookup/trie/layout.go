@@ -90,12 +90,12 @@ const (
 )
 
 // route returns the word of a route with a prefix of length bits.
-func route(length int, nh lookup.NextHop) uint32 { return uint32(length)<<NextHopBits | uint32(nh) }
+func route(length int, nh lookup.NextHopID) uint32 { return uint32(length)<<NextHopBits | uint32(nh) }
 
 // length returns the prefix length in a route's word; 0 for a word without a route.
 func length(word uint32) int { return int(word >> NextHopBits & lengthMask) }
 
-func nextHop(word uint32) lookup.NextHop { return lookup.NextHop(word & nextHopMask) }
+func nextHop(word uint32) lookup.NextHopID { return lookup.NextHopID(word & nextHopMask) }
 
 func isReference(word uint32) bool { return word&Reference != 0 }
 

@@ -22,7 +22,7 @@ import (
 // that need fewer nodes.
 func TestInsertIntoFullTableLeavesItUnchanged(t *testing.T) {
 	table := New(128)
-	insert := func(s string, nh lookup.NextHop) error { return table.Insert(netip.MustParsePrefix(s), nh) }
+	insert := func(s string, nh lookup.NextHopID) error { return table.Insert(netip.MustParsePrefix(s), nh) }
 	require.NoError(t, insert("2001:db8::/32", 1))
 	im := table.Image()
 	all := im.words
@@ -107,10 +107,10 @@ func TestNodeReuseChangesGeneration(t *testing.T) {
 // Images are outside the Go heap, so the garbage collector's pacing does not limit the
 // number of unused ones.
 func TestLoadUnmapsUnusedImages(t *testing.T) {
-	table, nh := New(128), lookup.NextHop(1)
+	table, nh := New(128), lookup.NextHopID(1)
 	before := addressSpace(t)
 	for i := range 200 {
-		err := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+		err := table.Load(func(yield func(netip.Prefix, lookup.NextHopID) bool) {
 			_ = yield(netip.MustParsePrefix("2001:db8::/48"), 1) && yield(netip.MustParsePrefix("2002:db8::/48"), nh)
 		})
 		if (err != nil) != (nh == lookup.Miss) {

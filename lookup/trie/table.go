@@ -20,7 +20,7 @@ import (
 type Table struct {
 	direct    direct
 	image     atomic.Pointer[Image] // nil until the first route
-	routes    *bart.Table[lookup.NextHop]
+	routes    *bart.Table[lookup.NextHopID]
 	size      atomic.Int64
 	followers followers
 	bits      int          // address length: 32 or 128
@@ -33,7 +33,7 @@ func New(bits int) *Table {
 	return &Table{bits: bits, routes: newRoutes()}
 }
 
-func newRoutes() *bart.Table[lookup.NextHop] { return new(bart.Table[lookup.NextHop]) }
+func newRoutes() *bart.Table[lookup.NextHopID] { return new(bart.Table[lookup.NextHopID]) }
 
 // Image returns the current image; nil if the table never had a route.
 func (t *Table) Image() *Image { return t.image.Load() }
@@ -63,20 +63,20 @@ func (t *Table) Bytes() int {
 	return im.Bytes()
 }
 
-func (t *Table) check(p netip.Prefix, nh lookup.NextHop) error {
+func (t *Table) check(p netip.Prefix, nh lookup.NextHopID) error {
 	switch {
 	case !p.IsValid() || p.Addr().BitLen() != t.bits:
 		return fmt.Errorf("insert %v: not a prefix of %d-bit addresses", p, t.bits)
 	case p != p.Masked():
 		return fmt.Errorf("insert %v: address bits beyond the prefix length; did you mean %v?", p, p.Masked())
-	case nh == lookup.Miss || nh > lookup.MaxNextHop:
-		return fmt.Errorf("insert %v: next hop %d is not between 1 and %d", p, nh, lookup.MaxNextHop)
+	case nh == lookup.Miss || nh > lookup.MaxNextHopID:
+		return fmt.Errorf("insert %v: next hop %d is not between 1 and %d", p, nh, lookup.MaxNextHopID)
 	}
 	return nil
 }
 
 // Insert adds or replaces the route for p. After an error the table is unchanged.
-func (t *Table) Insert(p netip.Prefix, nh lookup.NextHop) error {
+func (t *Table) Insert(p netip.Prefix, nh lookup.NextHopID) error {
 	if err := t.check(p, nh); err != nil {
 		return err
 	}
@@ -104,13 +104,13 @@ func (t *Table) writable() (*Image, error) {
 }
 
 // insert adds or replaces a route of a VRF, in its route store and an image.
-func insert(im *Image, vrf int, routes *bart.Table[lookup.NextHop], p netip.Prefix, nh lookup.NextHop) error {
+func insert(im *Image, vrf int, routes *bart.Table[lookup.NextHopID], p netip.Prefix, nh lookup.NextHopID) error {
 	k := keyOf(p.Addr())
 	if err := im.room(vrf, &k, p.Bits()); err != nil {
 		return fmt.Errorf("insert %v: %w", p, err)
 	}
 	added := 1
-	routes.Modify(p, func(_ lookup.NextHop, ok bool) (lookup.NextHop, bool) {
+	routes.Modify(p, func(_ lookup.NextHopID, ok bool) (lookup.NextHopID, bool) {
 		if ok {
 			added = 0
 		}
@@ -133,11 +133,11 @@ func (t *Table) Delete(p netip.Prefix) bool {
 }
 
 // remove removes a route of a VRF from its route store and the image, and reports whether it existed.
-func (t *Table) remove(vrf int, routes *bart.Table[lookup.NextHop], p netip.Prefix) (found bool) {
+func (t *Table) remove(vrf int, routes *bart.Table[lookup.NextHopID], p netip.Prefix) (found bool) {
 	if !p.IsValid() || p.Addr().BitLen() != t.bits || p != p.Masked() {
 		return false
 	}
-	routes.Modify(p, func(nh lookup.NextHop, ok bool) (lookup.NextHop, bool) {
+	routes.Modify(p, func(nh lookup.NextHopID, ok bool) (lookup.NextHopID, bool) {
 		found = ok
 		return nh, true
 	})
@@ -150,7 +150,7 @@ func (t *Table) remove(vrf int, routes *bart.Table[lookup.NextHop], p netip.Pref
 
 // parent returns the word of the next shorter prefix that covers p; 0 if none does, or outside of VRFs
 // only the default route.
-func parent(vrf int, routes *bart.Table[lookup.NextHop], p netip.Prefix) uint32 {
+func parent(vrf int, routes *bart.Table[lookup.NextHopID], p netip.Prefix) uint32 {
 	if p.Bits() == 0 {
 		return 0
 	}
@@ -163,7 +163,7 @@ func parent(vrf int, routes *bart.Table[lookup.NextHop], p netip.Prefix) uint32 
 
 // Load replaces all routes by those of seq in one step, without those of VRFs. After an error the table is
 // unchanged.
-func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
+func (t *Table) Load(seq iter.Seq2[netip.Prefix, lookup.NextHopID]) error {
 	im, err := newImage()
 	if err != nil {
 		return fmt.Errorf("load routes: %w", err)
@@ -198,10 +198,10 @@ func (t *Table) setImage(im *Image) {
 
 // Walk returns the length and the next hop of the longest prefix that covers an address;
 // the next hop is lookup.Miss if no prefix does.
-func (t *Table) Walk(k Key) (bits int, nh lookup.NextHop) { return t.WalkIn(0, k) }
+func (t *Table) Walk(k Key) (bits int, nh lookup.NextHopID) { return t.WalkIn(0, k) }
 
 // WalkIn is Walk in a VRF, by its number; 0 is the table itself.
-func (t *Table) WalkIn(vrf int, k Key) (bits int, nh lookup.NextHop) {
+func (t *Table) WalkIn(vrf int, k Key) (bits int, nh lookup.NextHopID) {
 	im := t.Image()
 	if im == nil {
 		return 0, lookup.Miss
@@ -213,11 +213,11 @@ func (t *Table) WalkIn(vrf int, k Key) (bits int, nh lookup.NextHop) {
 
 // LookupPrefix returns the longest prefix that covers addr and its next hop; ok is false
 // if no prefix does.
-func (t *Table) LookupPrefix(addr netip.Addr) (p netip.Prefix, nh lookup.NextHop, ok bool) {
+func (t *Table) LookupPrefix(addr netip.Addr) (p netip.Prefix, nh lookup.NextHopID, ok bool) {
 	return t.lookupPrefix(0, addr)
 }
 
-func (t *Table) lookupPrefix(vrf int, addr netip.Addr) (p netip.Prefix, nh lookup.NextHop, ok bool) {
+func (t *Table) lookupPrefix(vrf int, addr netip.Addr) (p netip.Prefix, nh lookup.NextHopID, ok bool) {
 	if addr.BitLen() != t.bits {
 		return netip.Prefix{}, lookup.Miss, false
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/warproute/warproute/lookup"
 )
 
-type routes = oracle.Routes[lookup.NextHop]
+type routes = oracle.Routes[lookup.NextHopID]
 
 // randomPrefix returns prefixes that are often nested, and seldom short enough to cover
 // much of the root.
@@ -39,8 +39,8 @@ func randomAddr(rnd *rand.Rand, bits int) netip.Addr {
 	return a
 }
 
-func randomHop(rnd *rand.Rand) lookup.NextHop {
-	return lookup.NextHop(1 + rnd.IntN(int(lookup.MaxNextHop)))
+func randomHop(rnd *rand.Rand) lookup.NextHopID {
+	return lookup.NextHopID(1 + rnd.IntN(int(lookup.MaxNextHopID)))
 }
 
 // edges returns the first and the last address of a prefix and their outer neighbors.
@@ -183,15 +183,15 @@ func TestInvalidRoutesLeaveTableUnchanged(t *testing.T) {
 	require.NoError(t, table.Insert(good, 7))
 	for want, route := range map[string]struct {
 		p  netip.Prefix
-		nh lookup.NextHop
+		nh lookup.NextHopID
 	}{
 		"did you mean 10.1.0.0/16?":                 {netip.MustParsePrefix("10.1.2.3/16"), 1},
 		"not a prefix of 32-bit":                    {netip.MustParsePrefix("fd00::/8"), 1},
 		"invalid Prefix":                            {netip.Prefix{}, 1},
 		"next hop 0 is not between 1 and 1048575":   {good, lookup.Miss},
-		"next hop 1048576 is not between 1 and 104": {good, lookup.MaxNextHop + 1},
+		"next hop 1048576 is not between 1 and 104": {good, lookup.MaxNextHopID + 1},
 	} {
-		load := table.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+		load := table.Load(func(yield func(netip.Prefix, lookup.NextHopID) bool) {
 			_ = yield(netip.MustParsePrefix("11.0.0.0/8"), 1) && yield(route.p, route.nh)
 		})
 		for _, err := range []error{table.Insert(route.p, route.nh), load} {

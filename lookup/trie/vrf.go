@@ -16,7 +16,7 @@ import (
 type VRF struct {
 	table  *Table
 	number int
-	routes *bart.Table[lookup.NextHop]
+	routes *bart.Table[lookup.NextHopID]
 	size   atomic.Int64
 }
 
@@ -31,7 +31,7 @@ func (t *Table) VRF(number int) *VRF {
 	if t.vrfs == nil {
 		t.vrfs = map[int]*VRF{}
 	}
-	v := &VRF{table: t, number: number, routes: new(bart.Table[lookup.NextHop])}
+	v := &VRF{table: t, number: number, routes: new(bart.Table[lookup.NextHopID])}
 	t.vrfs[number] = v
 	return v
 }
@@ -49,7 +49,7 @@ func (t *Table) hasVRFRoutes() bool {
 func (v *VRF) Len() int { return int(v.size.Load()) }
 
 // Insert adds or replaces the route for p. After an error the VRF is unchanged.
-func (v *VRF) Insert(p netip.Prefix, nh lookup.NextHop) error {
+func (v *VRF) Insert(p netip.Prefix, nh lookup.NextHopID) error {
 	if err := v.table.check(p, nh); err != nil {
 		return err
 	}
@@ -72,12 +72,12 @@ func (v *VRF) Delete(p netip.Prefix) bool {
 }
 
 // Load replaces all routes by those of seq in one step. After an error the VRF is unchanged.
-func (v *VRF) Load(seq iter.Seq2[netip.Prefix, lookup.NextHop]) error {
+func (v *VRF) Load(seq iter.Seq2[netip.Prefix, lookup.NextHopID]) error {
 	im, err := v.table.writable()
 	if err != nil {
 		return fmt.Errorf("load routes: %w", err)
 	}
-	routes := new(bart.Table[lookup.NextHop])
+	routes := new(bart.Table[lookup.NextHopID])
 	for p, nh := range seq {
 		if err = v.table.check(p, nh); err == nil {
 			err = insert(im, staging, routes, p, nh)
@@ -106,14 +106,14 @@ func (v *VRF) Clear() {
 		im.storeWord(VRFs+uint32(v.number), 0)
 		im.retire(word)
 	}
-	v.routes = new(bart.Table[lookup.NextHop])
+	v.routes = new(bart.Table[lookup.NextHopID])
 	v.size.Store(0)
 	delete(v.table.vrfs, v.number)
 }
 
 // LookupPrefix returns the longest prefix that covers addr and its next hop; ok is false
 // if no prefix does.
-func (v *VRF) LookupPrefix(addr netip.Addr) (p netip.Prefix, nh lookup.NextHop, ok bool) {
+func (v *VRF) LookupPrefix(addr netip.Addr) (p netip.Prefix, nh lookup.NextHopID, ok bool) {
 	return v.table.lookupPrefix(v.number, addr)
 }
 

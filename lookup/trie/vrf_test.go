@@ -43,7 +43,7 @@ func (w *vrfWorld) change() (vrf int, p netip.Prefix) {
 		clear(want)
 	case w.rnd.IntN(50) == 0:
 		want[p] = randomHop(w.rnd)
-		maps.DeleteFunc(want, func(netip.Prefix, lookup.NextHop) bool { return w.rnd.IntN(8) == 0 })
+		maps.DeleteFunc(want, func(netip.Prefix, lookup.NextHopID) bool { return w.rnd.IntN(8) == 0 })
 		require.NoError(w.t, v.Load(maps.All(want)))
 	case ok && w.rnd.IntN(2) == 0:
 		delete(want, p)
@@ -109,7 +109,7 @@ func TestVRFsAreIndependentOfTheTable(t *testing.T) {
 	all, addr := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParseAddr("10.0.0.1")
 	require.NoError(t, table.VRF(1).Insert(netip.MustParsePrefix("10.0.0.0/8"), 5))
 	require.NoError(t, table.Insert(all, 9))
-	for vrf, want := range []lookup.NextHop{9, 5, 0} {
+	for vrf, want := range []lookup.NextHopID{9, 5, 0} {
 		if _, nh := table.WalkIn(vrf, keyOf(addr)); nh != want {
 			t.Errorf("VRF %d: next hop %d, want %d", vrf, nh, want)
 		}
@@ -129,7 +129,7 @@ func TestInvalidRoutesLeaveVRFUnchanged(t *testing.T) {
 	v, good := New(32).VRF(1), netip.MustParsePrefix("10.0.0.0/8")
 	require.NoError(t, v.Insert(good, 7))
 	bad := netip.MustParsePrefix("10.1.2.3/16")
-	err := v.Load(func(yield func(netip.Prefix, lookup.NextHop) bool) {
+	err := v.Load(func(yield func(netip.Prefix, lookup.NextHopID) bool) {
 		_ = yield(netip.MustParsePrefix("11.0.0.0/8"), 1) && yield(bad, 1)
 	})
 	if err == nil || !strings.Contains(err.Error(), "did you mean") || v.Insert(bad, 1) == nil || v.Delete(bad) {

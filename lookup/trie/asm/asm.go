@@ -167,7 +167,7 @@ type Hops512 struct{ mask, fallback reg.VecVirtual }
 
 // NewHops512 loads the next-hop mask and the default route.
 func NewHops512(k Kernel) Hops512 {
-	h := Hops512{Broadcast512(uint32(lookup.MaxNextHop)), ZMM()}
+	h := Hops512{Broadcast512(uint32(lookup.MaxNextHopID)), ZMM()}
 	VPBROADCASTD(k.Default(), h.fallback)
 	VPANDD(h.mask, h.fallback, h.fallback)
 	return h
