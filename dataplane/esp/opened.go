@@ -87,13 +87,12 @@ const Admitted = 1
 
 // AddOpened adds packets to those that ConfirmOpened is called for, from the first one on as long as the device has opened,
 // forwards to one of a number of ports, and admits them. It returns their number, and stores their results without the bit.
-// The packets are those of a chunk from first on. reports are what the device has stored about them. The
-// other packets need jobs, or their results cannot be those of inner packets.
+// The packets are those of a chunk from first on, and reports are what the device has stored about them. The other packets
+// need jobs, or their results cannot be those of inner packets.
 func (s *Stage) AddOpened(first int, in []batch.Frame, out, results []batch.Result, reports []SAReport, ports int) (n int) {
 	in, out, reports = in[:len(results)], out[:len(results)], reports[:len(results)]
 	x := &s.opened
-	next, seqs := x.next[first:], x.seqs[first:]
-	next, seqs = next[:len(results)], seqs[:len(results)]
+	seqs := x.seqs[first:][:len(results)]
 	for i, r := range results {
 		if r.Verdict.Action() != batch.ActionForward || r.Addr()&Admitted == 0 || int(r.Verdict.Port()) >= ports {
 			return i
