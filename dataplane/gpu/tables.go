@@ -57,8 +57,9 @@ type imageBuffer struct {
 	free  func() error         // can be called twice
 }
 
-// Word implements fib.Follower. Warps cache the first words, so the next generation follows: no lookup
-// combines a cached word with a newer route.
+// Word implements fib.Follower. It raises the generation, because warps keep copies of the first words of each
+// array (hot_entries in kernel/tables.h), and a lookup must not combine such a copy with a newer route. Warps keep
+// no words of a trie, so Patch raises it only with the trie's own generation.
 func (t *tables) Word(a fib.Array, index uint32, word uint64) {
 	to := t.arrays[a]
 	t.patcher.add(patch{At: to.at.Add(int(index) * int(to.bytes)), Word: word, Count: 1, Bytes: to.bytes})
@@ -78,9 +79,10 @@ func (t *tables) nextGeneration() {
 // Flush implements fib.Follower.
 func (t *tables) Flush() { t.patcher.flush() }
 
-// Replace implements trie.Follower. It raises the generation first, and fills the inactive buffer when the
-// device has the new one, so that a lookup that still reads this buffer is repeated. Old words beyond the new ones stay in the buffer: no lookup reaches them before a patch, since a table fills
-// a whole node before it stores the reference to it.
+// Replace implements trie.Follower. It raises the generation, waits until the device has it (drain), and only then
+// fills the inactive buffer: a lookup that still reads this buffer is repeated. Old words beyond the new ones stay in
+// the buffer: no lookup reaches them before a patch, since a table fills a whole node before it stores the reference
+// to it.
 func (im *image) Replace(words []uint32) {
 	im.mu.Lock()
 	defer im.mu.Unlock()
@@ -109,7 +111,8 @@ func (im *image) Replace(words []uint32) {
 	t.patcher.flush()
 }
 
-// Patch implements trie.Follower. A reuse in one table is a new generation of all tables.
+// Patch implements trie.Follower. The generation of one trie (trie.Generation) is not copied: its change raises that
+// of all tables. Other words leave the generation as it is: every store of one leads lookups to the old or the new route.
 func (im *image) Patch(p trie.Patch) {
 	im.mu.Lock()
 	defer im.mu.Unlock()

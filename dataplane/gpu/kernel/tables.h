@@ -12,10 +12,12 @@
  * *generation is the sequence number of a seqlock: a lookup is valid if it is the same before and
  * after. The host increments it between a store and a later one that a lookup must not combine:
  *
- *	an ID (trie node or array entry) is freed    generation + 1    the ID is reused
+ *	the last reference to an ID is removed       generation + 1    the ID (trie node or array entry) is reused
  *	an array word changes                        generation + 1    a trie word or next hop refers to it
  *	the default route's word or another changes  generation + 1    the other changes
- *	the address of a trie image changes          generation + 1    the previous image's memory is filled */
+ *	the address of a trie image changes          generation + 1    the previous image's memory is filled
+ *
+ * All other stores of trie words leave it as it is. */
 struct tables {
 	const uint64_t *ipv4, *ipv6; /* where the address of the trie image is stored (trie.h); the host may replace the image */
 	const uint64_t *next_hops;
