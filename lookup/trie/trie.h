@@ -33,7 +33,8 @@ TRIE_DEVICE uint32_t trie_next(const uint32_t *image, uint32_t word, uint32_t bi
 	return TRIE_LOAD(&image[(word & ~TRIE_REFERENCE) + bits % TRIE_NODE]);
 }
 
-/* Returns the next hop of a final word outside of VRFs; 0 for none. In a VRF, it is the word's lowest bits. */
+/* Returns the next hop of a final word outside of VRFs; 0 for none. In a VRF, it is the word's lowest bits. The
+ * generation changes before and after the default route's word, so the two loads need no order between them. */
 TRIE_DEVICE uint32_t trie_next_hop(const uint32_t *image, uint32_t word)
 {
 	if (!(word & TRIE_NEXT_HOP_MASK))

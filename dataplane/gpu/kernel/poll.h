@@ -60,7 +60,8 @@ DEVICE struct polled_words poll_words(const struct mailbox *m) { return (struct 
 
 /* Polls once for a batch of tile seq and, unless headers is 0, for its inlined headers in that
  * format. Table words are prefetched meanwhile. *words are those of the previous poll, and are
- * updated. */
+ * updated. So the snapshot has the generation of the previous poll. An older snapshot is safe: the tables are loaded after
+ * that generation, and the host refuses completions of a generation that is no longer the current one. */
 DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t seq,
 		       uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
