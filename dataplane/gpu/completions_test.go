@@ -82,10 +82,10 @@ func TestInlineCompletionsAreApplied(t *testing.T) {
 		inline, generation := rnd.Uint32N(8)|rnd.Uint32N(8), rnd.Uint32N(1<<31)
 		b.inline.Store(inline)
 		b.generation.Store(generation)
-		e.generation.Store(generation)
+		e.queuedGeneration.Store(generation)
 		stale := rnd.IntN(4) == 0
 		if stale {
-			e.generation.Add(1)
+			e.queuedGeneration.Add(1)
 		}
 		copy(e.umem, before)
 		fill(c, rnd, n)

@@ -159,7 +159,7 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	}
 	k := d.kernel
 	e := newEngine(fallback, &d.state, &k.state, k.mailbox, k.pool, umem, d.options)
-	e.number, e.generation, e.lender = uint32(len(d.engines)), &d.tables.queuedGeneration, k.lender
+	e.number, e.queuedGeneration, e.lender = uint32(len(d.engines)), &d.tables.queuedGeneration, k.lender
 	switch {
 	case d.ipsecTables == nil && e.esp != nil:
 		return nil, errors.New("GPU engine for an IPsec worker: the GPU was opened without IPsec")

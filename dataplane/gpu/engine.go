@@ -24,8 +24,7 @@ type Engine struct {
 	idle        time.Duration // of the worker, up to the last chunk
 	busy        int           // chunks since
 	umem        []byte
-	generation  *atomic.Uint32 // of the router's tables; the device's copy follows
-	ipsec       *ipsecPath     // nil: no IPsec
+	ipsec       *ipsecPath // nil: no IPsec
 	tiling      tiling
 	reserved    [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
 	lastLane    int
@@ -47,6 +46,8 @@ type Engine struct {
 	checker     checker
 	shadow      *shadow         // nil: off
 	posted      func(f *flight) // finishes the tiles of a chunk in place of a GPU; nil with one
+
+	queuedGeneration *atomic.Uint32 // of tables, which the device follows
 
 	inFlight []flight // submitted chunks, oldest first
 	lost     []uint16 // slots of abandoned chunks that the GPU has not finished
@@ -110,8 +111,8 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
 		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares), lastLane: max(0, len(o.Shares)-1),
 		finding: findMode{longest: openedLongest}, othersShare: othersShare,
-		checker:    newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
-		generation: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
+		checker:          newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
+		queuedGeneration: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
 	pool.workers.Add(1)
 	if o.Choose {
@@ -302,7 +303,7 @@ func (e *Engine) finishRouted(s *slot, in []batch.Frame, out []batch.Result) {
 		first := bits.TrailingZeros32(rest) * batchFrames
 		end := min(first+batchFrames, len(in))
 		in, out := in[first:end], out[first:end]
-		if s.generation(first) == e.generation.Load() {
+		if s.generation(first) == e.queuedGeneration.Load() {
 			s.applyCompletions(first, in, out, e.umem)
 		} else {
 			e.cpu.Decide(in, out)

@@ -184,7 +184,7 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 				}
 				lay(c, rnd, n)
 				if n := testing.AllocsPerRun(20, func() {
-					e.generation.Store(e.generation.Load() ^ 1) // every other one of another generation than the blocks'
+					e.queuedGeneration.Store(e.queuedGeneration.Load() ^ 1) // every other one of another generation than the blocks'
 					process(e, c)
 				}); n != 0 {
 					t.Errorf("%d slots: a chunk of %d packets allocates %v times", slots, c.N, n)

@@ -101,9 +101,9 @@ func (n *inlineCounts) onHost(t *testing.T, base *fib.FIB, partialChecksums []bo
 	h := &inlineChunks{rand.New(rand.NewPCG(3, 3)), inlineFrames, sh.umem, func(c *batch.Chunk) {
 		generation := rnd.Uint32N(1 << 31)
 		atomic.StoreUint32(&sh.generation, generation)
-		e.generation.Store(generation)
+		e.queuedGeneration.Store(generation)
 		if rnd.IntN(8) == 0 { // changes before the collection: the CPU executes
-			e.generation.Add(1)
+			e.queuedGeneration.Add(1)
 		}
 		e.Submit(c)
 		late := noBatch

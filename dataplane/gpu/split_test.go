@@ -161,9 +161,9 @@ func TestPartsAreCollectedOnce(t *testing.T) {
 		}
 		e.Submit(c)
 		for k := range inlineTiles {
-			blocks[k].generation.Store(e.generation.Load())
+			blocks[k].generation.Store(e.queuedGeneration.Load())
 			if k == stale {
-				e.generation.Add(1)
+				e.queuedGeneration.Add(1)
 			}
 			if e.Done(c) {
 				t.Fatalf("the chunk is done with %d of %d parts", k, inlineTiles)
