@@ -101,7 +101,7 @@ func (d *Device) lookUp(vrf uint16, addr netip.Addr) (r route, err error) {
 	if image.released {
 		return r, errReleased
 	}
-	at, err := d.word(image.root, 8)
+	at, err := d.word(image.pointerAt, 8)
 	if err != nil {
 		return r, err
 	}

@@ -91,7 +91,7 @@ func TestCompareReportsDifferences(t *testing.T) {
 	base.Commit()
 	tables := s.All[1].tables
 	tables.patcher.drain()
-	image := onDevice[uint32](onDevice[cuda.DevicePtr](tables.images[0].root, 1)[0], 1<<24)
+	image := onDevice[uint32](onDevice[cuda.DevicePtr](tables.images[0].pointerAt, 1)[0], 1<<24)
 	hops := onDevice[uint64](tables.arrays[fib.NextHops].at, int(id)+1)
 	for _, c := range []struct {
 		name             string

@@ -199,8 +199,8 @@ func TestEveryDeviceHasEveryChange(t *testing.T) {
 				words = slices.Clone(words)
 				words[trie.Generation] = 0 // devices have the generation instead
 				im := &d.tables.images[i]
-				root := onDevice[cuda.DevicePtr](im.root, 1)[0]
-				if root != im.buffers[im.active].at || !bytes.Equal(bytesOf(onDevice[uint32](root, len(words))), bytesOf(words)) {
+				buffer := onDevice[cuda.DevicePtr](im.pointerAt, 1)[0]
+				if buffer != im.buffers[im.active].at || !bytes.Equal(bytesOf(onDevice[uint32](buffer, len(words))), bytesOf(words)) {
 					t.Errorf("GPU %d: the %s table differs from the FIB's", d.number, im.family)
 				}
 				return nil

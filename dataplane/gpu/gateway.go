@@ -53,7 +53,7 @@ const keyBytes = device.KeyBytes
 // params returns the parameter.
 func (t *ipsecTables) params() ipsecTablesParams {
 	return ipsecTablesParams{
-		Keys: t.keys.Ptr(), Policies: t.policies.root.Ptr(), SPIs: t.spiTable.at, Seqs: t.seqs.Ptr(), Tunnels: t.tunnels.Ptr(), NowServing: t.nowServing.Ptr(),
+		Keys: t.keys.Ptr(), Policies: t.policies.pointer.Ptr(), SPIs: t.spiTable.at, Seqs: t.seqs.Ptr(), Tunnels: t.tunnels.Ptr(), NowServing: t.nowServing.Ptr(),
 		StagingWords: uint64(t.staging),
 	}
 }

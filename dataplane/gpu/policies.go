@@ -13,7 +13,7 @@ import (
 // outbound one, as policies.h says.
 type policies struct {
 	d       *Device
-	root    *cuda.Memory // where the device finds the address of the active buffer; 0: no policies
+	pointer *cuda.Memory // where the device finds the address of the active buffer; 0: no policies
 	buffers [2]*cuda.Memory
 	next    int            // the buffer to fill
 	users   []chunkCounter // of each engine when the last buffer became active, which ended the use of the other
@@ -34,7 +34,7 @@ const (
 // newPolicies returns a copy without policies. The context must be current.
 func (d *Device) newPolicies() (p *policies, err error) {
 	p = &policies{d: d}
-	if p.root, err = d.alloc(256); err != nil {
+	if p.pointer, err = d.alloc(256); err != nil {
 		return nil, err
 	}
 	for i := range p.buffers {
@@ -42,7 +42,7 @@ func (d *Device) newPolicies() (p *policies, err error) {
 			return nil, err
 		}
 	}
-	return p, p.root.Write(0, make([]byte, 256))
+	return p, p.pointer.Write(0, make([]byte, 256))
 }
 
 // SetPolicies implements gateway.Device. If the tables are too large, or a chunk on the device may still use
@@ -61,7 +61,7 @@ func (p *policies) SetPolicies(in, out []uint32) {
 		address, p.next = to.Ptr(), 1-p.next
 	}
 	patches := p.d.tables.patcher
-	patches.add(patch{At: p.root.Ptr(), Word: uint64(address), Count: 1, Bytes: 8})
+	patches.add(patch{At: p.pointer.Ptr(), Word: uint64(address), Count: 1, Bytes: 8})
 	patches.drain()
 	p.users = p.users[:0]
 	p.mu.Lock()

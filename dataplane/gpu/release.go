@@ -141,6 +141,6 @@ func (im *image) restore(buffers [2]imageBuffer) error {
 		im.failFull(len(words))
 		return nil
 	}
-	im.tables.patcher.add(patch{At: im.root, Word: uint64(buffers[0].at), Count: 1, Bytes: 8})
+	im.tables.patcher.add(patch{At: im.pointerAt, Word: uint64(buffers[0].at), Count: 1, Bytes: 8})
 	return buffers[0].write(words)
 }

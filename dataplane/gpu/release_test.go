@@ -24,11 +24,11 @@ func sameTables(t *testing.T, d *Device, base *fib.FIB) {
 	for i, view := range []func(func([]uint32) error) error{base.IPv4.View, base.IPv6.View} {
 		_ = view(func(words []uint32) error {
 			im := &d.tables.images[i]
-			root := onDevice[cuda.DevicePtr](im.root, 1)[0]
-			if root != im.buffers[im.active].at {
-				t.Fatalf("the %s table is at %#x, want %#x", im.family, root, im.buffers[im.active].at)
+			buffer := onDevice[cuda.DevicePtr](im.pointerAt, 1)[0]
+			if buffer != im.buffers[im.active].at {
+				t.Fatalf("the %s table is at %#x, want %#x", im.family, buffer, im.buffers[im.active].at)
 			}
-			device := bytesOf(onDevice[uint32](root, max(len(words), trie.FirstNode)))
+			device := bytesOf(onDevice[uint32](buffer, max(len(words), trie.FirstNode)))
 			host := bytesOf(words)
 			const at = 4 * trie.Generation // devices have the generation instead
 			if len(words) > 0 && (!bytes.Equal(device[:at], host[:at]) || !bytes.Equal(device[at+4:len(host)], host[at+4:])) {

@@ -37,9 +37,9 @@ type array struct {
 // image is the copy of a lookup table's image, with two buffers: one is filled while lookups use the
 // other. It implements trie.Follower.
 type image struct {
-	tables *tables
-	family string
-	root   cuda.DevicePtr // where the device finds the address of the active buffer
+	tables    *tables
+	family    string
+	pointerAt cuda.DevicePtr // where the device finds the address of the active buffer
 
 	mu       sync.Mutex // guards the following fields against release and restore
 	buffers  [2]imageBuffer
@@ -107,7 +107,7 @@ func (im *image) Replace(words []uint32) {
 		return
 	}
 	im.active = next
-	t.patcher.add(patch{At: im.root, Word: uint64(buffer.at), Count: 1, Bytes: 8})
+	t.patcher.add(patch{At: im.pointerAt, Word: uint64(buffer.at), Count: 1, Bytes: 8})
 	t.patcher.flush()
 }
 

@@ -103,7 +103,7 @@ func TestCachedWordsAreNotMixedWithNewerTables(t *testing.T) {
 		r.arrays[a] = array{cuda.DevicePtr(a+2) << 40, 8}
 	}
 	for i := range r.images {
-		r.images[i] = image{tables: r.tables, root: cuda.DevicePtr(i+10) << 40}
+		r.images[i] = image{tables: r.tables, pointerAt: cuda.DevicePtr(i+10) << 40}
 		for k := range r.images[i].buffers {
 			r.images[i].buffers[k] = imageBuffer{at: cuda.DevicePtr(20+2*i+k) << 40, words: wordsIPv4, write: func([]uint32) error { return nil }}
 		}

@@ -48,13 +48,13 @@ func (d *Device) makeTables() error {
 	if t.generation.at, err = d.upload(make([]byte, 256)); err != nil {
 		return err
 	}
-	rootMemory, err := d.alloc(2 * 8)
+	pointerMemory, err := d.alloc(2 * 8)
 	if err != nil {
 		return err
 	}
-	roots := rootMemory.Ptr()
+	imagePointers := pointerMemory.Ptr()
 	d.pointers = tablePointers{
-		IPv4: roots, IPv6: roots.Add(8), NextHops: t.arrays[fib.NextHops].at, Groups: t.arrays[fib.Groups].at,
+		IPv4: imagePointers, IPv6: imagePointers.Add(8), NextHops: t.arrays[fib.NextHops].at, Groups: t.arrays[fib.Groups].at,
 		Adjacencies: t.arrays[fib.Adjacencies].at, Ports: t.arrays[fib.Ports].at, Ingress: t.arrays[fib.Ingress].at,
 		Generation: t.generation.at, PartialChecksums: partialAt, Seed: d.fib.Seed,
 	}
@@ -65,7 +65,7 @@ func (d *Device) makeTables() error {
 	var first []uint64 // addresses of the first buffers
 	for i, words := range []int{wordsIPv4, wordsIPv6} {
 		im := &t.images[i]
-		im.tables, im.family, im.root = t, []string{"IPv4", "IPv6"}[i], roots.Add(8*i)
+		im.tables, im.family, im.pointerAt = t, []string{"IPv4", "IPv6"}[i], imagePointers.Add(8*i)
 		for k := range im.buffers {
 			if im.buffers[k], err = d.newBuffer(min(words, int(free/imageShare/4))); err != nil {
 				return fmt.Errorf("allocate the %s table: %w", im.family, err)
@@ -77,7 +77,7 @@ func (d *Device) makeTables() error {
 		}
 		first = append(first, uint64(im.buffers[0].at))
 	}
-	if err := rootMemory.Write(0, bytesOf(first)); err != nil {
+	if err := pointerMemory.Write(0, bytesOf(first)); err != nil {
 		return err
 	}
 	return d.follow(t)
