@@ -15,20 +15,20 @@ import (
 // hop is an entry of the next-hop table, shared by all routes with the same kind, the same
 // next-hop object or paths, and the same MTU.
 type hop struct {
-	key    string
-	bare   string        // the key without the dead paths on links that are up
-	id     fib.NextHopID // 0 if the table was full
-	after  fib.NextHopID // previous next hop of the prefix, whose flows it keeps
-	kind   fib.Kind
-	tunnel bool   // packets leave by XFRM interfaces; the kind is KindNoPort
-	exits  int    // of KindNoPort: how Linux reaches the destinations (fib.NextHop.Exits)
-	object uint32 // ID of the next-hop object, or 0
-	mtu    uint16 // of the routes; 0: none
-	paths  []path // used by KindForward and KindNoPort; otherwise they name the link
-	refs   int
-	idle   bool // queued to be freed if still unused
-	gone   bool // the object was deleted
-	marked bool // by markHops
+	key      string
+	bare     string        // the key without the dead paths on links that are up
+	id       fib.NextHopID // 0 if the table was full
+	after    fib.NextHopID // previous next hop of the prefix, whose flows it keeps
+	kind     fib.Kind
+	tunnel   bool   // packets leave by XFRM interfaces; the kind is KindNoPort
+	exits    int    // of KindNoPort: how Linux reaches the destinations (fib.NextHop.Exits)
+	object   uint32 // ID of the next-hop object, or 0
+	mtu      uint16 // of the routes; 0: none
+	paths    []path // used by KindForward and KindNoPort; otherwise they name the link
+	refs     int
+	idle     bool // queued to be freed if still unused
+	gone     bool // the object was deleted
+	selected bool // by selectHops
 }
 
 // path is one path of a hop.
@@ -274,11 +274,11 @@ func (s *state) reprogramOver(link int) {
 	}
 }
 
-// markHops marks exactly the hops that match, and reports whether any of them is in use.
-func (s *state) markHops(matches func(*hop) bool) (used bool) {
+// selectHops selects exactly the hops that match, and reports whether any of them is in use.
+func (s *state) selectHops(matches func(*hop) bool) (used bool) {
 	for _, h := range s.hops {
-		h.marked = matches(h)
-		used = used || h.marked && h.refs > 0
+		h.selected = matches(h)
+		used = used || h.selected && h.refs > 0
 	}
 	return used
 }

@@ -94,13 +94,13 @@ func (m *Mirror) settle() {
 	var wait func()
 	wait = func() {
 		asked := time.Now()
-		m.mark(func() {
+		m.afterPendingEvents(func() {
 			if m.suspects.any() || m.catchUp {
 				m.audit() // without delay
 				wait()
 				return
 			}
-			m.commit(asked) // events in the same batch
+			m.finishBatch(asked) // events in the same batch
 			close(settled)
 		})
 	}

@@ -161,14 +161,14 @@ func (s *state) restoreSuppressed(index int) {
 // another link (fib_sync_down_dev): when the link is set down, all but those of host scope, such as local addresses;
 // when it enters or leaves a VRF, these too (fib_netdev_event).
 func (s *state) dropRoutesOver(index int, local bool) {
-	used := s.markHops(func(h *hop) bool {
+	used := s.selectHops(func(h *hop) bool {
 		return h.over(index) && !slices.ContainsFunc(h.paths, func(p path) bool { return p.link != index && s.isAdminUp(p.link) && !p.dead })
 	})
 	if !used {
 		return
 	}
 	s.sweepRoutes(func(p netip.Prefix, r *route) bool {
-		return r.hop.marked && p.Addr().Is4() && (local || r.scope != unix.RT_SCOPE_HOST)
+		return r.hop.selected && p.Addr().Is4() && (local || r.scope != unix.RT_SCOPE_HOST)
 	})
 }
 

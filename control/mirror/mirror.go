@@ -258,11 +258,11 @@ func (m *Mirror) apply(b *rtnl.Batch) {
 		m.resynchronize()
 		return
 	}
-	m.commit(read)
+	m.finishBatch(read)
 }
 
-// commit writes changes to the table, and records the time since their events were read.
-func (m *Mirror) commit(read time.Time) {
+// finishBatch writes changes to the FIB and commits them (FIB.Commit), and records the time since their events were read.
+func (m *Mirror) finishBatch(read time.Time) {
 	if m.writeChanges() {
 		d := time.Since(read)
 		m.updates.Record(uint64(d), 1)
@@ -270,8 +270,8 @@ func (m *Mirror) commit(read time.Time) {
 	}
 }
 
-// mark calls arrived once all changes made in Linux so far are applied.
-func (m *Mirror) mark(arrived func()) {
+// afterPendingEvents calls arrived once all changes made in Linux so far are applied to the state.
+func (m *Mirror) afterPendingEvents(arrived func()) {
 	if err := m.loop.Mark(arrived); err != nil {
 		m.log.Warn("mark netlink events", "err", err)
 		arrived()

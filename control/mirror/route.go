@@ -118,8 +118,8 @@ func (s *state) addRoute(r *rtnl.Route, flags uint16) {
 			s.suspects.addAll() // the replaced route is gone
 		}
 		return
-	case s.marking:
-		s.markRoute(r)
+	case s.onlyKeep:
+		s.keepRoute(r)
 		return
 	}
 	e := s.edit(s.tableOf(r.Table), r.Dst)
@@ -232,8 +232,8 @@ func (s *state) remainingPaths(r *route, deleted *rtnl.Route) (rest []rtnl.Path)
 	return rest
 }
 
-// markRoute marks a route as present in Linux.
-func (s *state) markRoute(r *rtnl.Route) {
+// keepRoute keeps a route of a dump from the sweep, as Linux has it.
+func (s *state) keepRoute(r *rtnl.Route) {
 	is := s.newRoute(r, s.findHop(r))
 	for known, _ := s.tableOf(r.Table).routes.Get(r.Dst); known != nil; known = known.next {
 		if known.identifiedBy(&is, r) {

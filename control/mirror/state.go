@@ -54,7 +54,7 @@ type state struct {
 	dumpSeq    uint32   // number of the current or last comparison with a dump
 	suspects   suspects // to compare next
 	forwarding linuxForwarding
-	marking    bool      // routes of a dump are only marked as present
+	onlyKeep   bool      // routes of a dump are only kept from the sweep (keepRoute), and not added
 	catchUp    bool      // events can precede the last full dump
 	raced      bool      // an event contradicts the dump
 	expiry     time.Time // next end of a route's lifetime; zero: none

@@ -127,14 +127,14 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 		return err
 	}
 	m.sweepObjects()
-	used := m.markHops(func(h *hop) bool {
+	used := m.selectHops(func(h *hop) bool {
 		return slices.ContainsFunc(h.paths, func(p path) bool { return links[p.link] })
 	})
 	if !used {
 		return nil
 	}
-	m.marking = true
-	defer func() { m.marking = false }()
+	m.onlyKeep = true
+	defer func() { m.onlyKeep = false }()
 	for link := range links {
 		for _, f := range families {
 			err := m.conn.Dump(rtnl.Routes(f).Over(link), m.state.handle)
@@ -144,7 +144,7 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 		}
 	}
 	shared := m.sweepRoutes(func(_ netip.Prefix, r *route) bool {
-		if r.seen == m.dumpSeq || !r.hop.marked {
+		if r.seen == m.dumpSeq || !r.hop.selected {
 			return false
 		}
 		if r.ecmp && len(r.hop.paths) > 1 {
@@ -163,7 +163,7 @@ func (m *Mirror) auditLinks(links map[int]bool) error {
 // right state, except for events that depend on each other: these need another resync.
 func (m *Mirror) catchingUp() {
 	m.catchUp, m.raced = true, false
-	m.mark(func() {
+	m.afterPendingEvents(func() {
 		m.catchUp = false
 		if m.raced && m.suspects.again < 2 {
 			m.suspects.again++
