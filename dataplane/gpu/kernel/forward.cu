@@ -36,8 +36,9 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 		uint32_t header = sh->tile_header[seq % 2];
 		if (header == STOP)
 			return;
-		hint = poll_hint_of(header);
-		if (poll.completed || batch >= hint.batches)
+		hint = poll_hint_of(header); /* expect the next tile to be like this one */
+		uint32_t batches = hint.batches; /* of this tile: batch_count(header) */
+		if (poll.completed || batch >= batches)
 			continue;
 		while (!poll.ready && !read_batch(descriptors, batch, seq, &poll.w))
 			;
@@ -65,6 +66,7 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) patch_tables(const
 					uint32_t n, uint64_t *applied, uint64_t total)
 {
 	for (uint32_t i = 0; i < n; i++) {
+		/* Loads of system scope, although list is not in host memory: a copy engine has written it. */
 		uint64_t at = host_load64(&list[i].at), word = host_load64(&list[i].word);
 		uint64_t shape = host_load64((const uint64_t *)&list[i].count);
 		uint32_t count = (uint32_t)shape, bytes = (uint32_t)(shape >> 32);

@@ -53,8 +53,9 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 		uint32_t header = sh->tile_header[seq % 2];
 		if (header == STOP)
 			return;
-		hint = poll_hint_of(header);
-		if (poll.completed || batch >= hint.batches)
+		hint = poll_hint_of(header); /* expect the next tile to be like this one */
+		uint32_t batches = hint.batches; /* of this tile: batch_count(header) */
+		if (poll.completed || batch >= batches)
 			continue;
 		while (!poll.ready && !read_batch(descriptors, batch, seq, &poll.w))
 			;

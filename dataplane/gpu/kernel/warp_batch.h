@@ -220,7 +220,8 @@ DEVICE void store_result(const struct mailbox *m, const struct tile *tile, uint3
 
 /* Decides on the active packets of a batch, whose headers are in the scratch, and writes results
  * and changed frames. Results are posted before the generation check; if the tables changed they
- * are overwritten before the batch is reported as done. */
+ * are overwritten before the batch is reported as done. If a retry does not forward a packet that an
+ * earlier attempt has forwarded, the store restores the original bytes, which decide has copied. */
 DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, struct warp_scratch *scratch,
 			  struct snapshot s, uint32_t batch, struct desc_word w, uint8_t *frame, int active,
 			  enum frame_access access)
@@ -228,7 +229,7 @@ DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, stru
 	uint32_t lane = lane_id();
 	struct frame f = {w.low, (uint16_t)w.high, (uint16_t)(w.high >> 16)};
 	struct tables t = m->tables;
-	int changed = 0;
+	int written = 0; /* an attempt has forwarded the packet: its frame is no longer as it was received */
 
 	t.hot = &scratch->hot;
 	do {
@@ -236,9 +237,9 @@ DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, stru
 		if (active) {
 			d = decide(&t, s, f, frame, scratch->headers[lane], scratch->rewritten[lane]);
 			store_result(m, tile, batch, d.result);
-			changed |= d.result.verdict >> 12 == ACTION_FORWARD;
+			written |= d.result.verdict >> 12 == ACTION_FORWARD;
 		}
-		store_headers(tile, scratch, w, frame, active && changed, access);
+		store_headers(tile, scratch, w, frame, active && written, access);
 		active = active && d.generation != s.generation;
 		if (unlikely(active)) {
 			t.hot = 0; /* the copy belongs to the previous snapshot */
