@@ -66,8 +66,8 @@ func (d *Device) newPatchDMA() (*patchDMA, error) {
 }
 
 // apply applies up to maxPatches patches and waits for the device.
-func (p *patchDMA) apply(batch []patch) error {
-	n := copy(patchesIn(p.memory[patchesAt:]), batch)
+func (p *patchDMA) apply(patches []patch) error {
+	n := copy(patchesIn(p.memory[patchesAt:]), patches)
 	p.params.N, p.params.Total = uint32(n), p.params.Total+uint64(n)
 	if err := p.stream.CopyToDevice(p.list, p.host, patchesAt, n*patchBytes); err != nil {
 		return err

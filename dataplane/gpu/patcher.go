@@ -45,7 +45,7 @@ func (q *patchQueue) remove(n int) {
 type patcher struct {
 	state     *deviceState
 	apply     func([]patch) error // applies patches and waits for the device
-	onApplied func()
+	onApplied func()              // called after patches that the device may have by now
 
 	applying sync.Mutex // held while apply runs
 
@@ -86,26 +86,26 @@ func (p *patcher) run() {
 		if p.closed {
 			return
 		}
-		batch := p.queue.first(maxPatches)
+		patches := p.queue.first(maxPatches)
 		p.mu.Unlock()
-		if p.applyBatch(batch) {
+		if p.applyIfUsable(patches) {
 			p.onApplied()
 		}
 		p.mu.Lock()
-		p.queue.remove(len(batch))
-		p.applied.Add(uint64(len(batch)))
+		p.queue.remove(len(patches))
+		p.applied.Add(uint64(len(patches)))
 		p.changed.Broadcast()
 	}
 }
 
-// applyBatch applies patches and reports whether the device was usable before.
-func (p *patcher) applyBatch(batch []patch) bool {
+// applyIfUsable applies patches and reports whether the device was usable before.
+func (p *patcher) applyIfUsable(patches []patch) bool {
 	p.applying.Lock()
 	defer p.applying.Unlock()
 	if !p.state.ok() {
 		return false
 	}
-	if err := p.apply(batch); err != nil {
+	if err := p.apply(patches); err != nil {
 		p.state.fail(err)
 	}
 	return true

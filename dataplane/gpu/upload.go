@@ -110,6 +110,8 @@ func (d *Device) follow(t *tables) error {
 	if err != nil {
 		return err
 	}
+	// MarkChanged makes workers retry pending packets again when the device has the neighbor: a retry before
+	// would find it unresolved there.
 	if t.patcher, err = newPatcher(&d.state, d.ctx.Bind, dma.apply, d.fib.MarkChanged); err != nil {
 		return err
 	}
