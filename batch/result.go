@@ -25,6 +25,10 @@ func MakeResult(arg uint32, size uint16, v Verdict) Result { return Result{arg, 
 // ForwardTo returns the result that sends n bytes at an address of the UMEM out of a port.
 func ForwardTo(port uint16, addr uint32, n uint16) Result { return Result{addr, n, Forward(port)} }
 
+// FrameWord returns the word of a frame that is forwarded: that of its result, as in Words, with the origin of the received
+// frame in place of the verdict.
+func FrameWord(result uint64, o Origin) uint64 { return result<<16>>16 | uint64(o)<<48 }
+
 // HoldFor returns the result that keeps a packet until an adjacency is resolved.
 func HoldFor(adjacency uint32) Result { return Result{arg: adjacency, Verdict: Hold} }
 

@@ -41,6 +41,14 @@ func TestAccessorsReadTheirOwnResults(t *testing.T) {
 	}
 }
 
+func TestFrameWordHasTheOriginInPlaceOfTheVerdict(t *testing.T) {
+	origin := From(MaxPorts - 1).With(Own | PolicyDone)
+	word := Words([]Result{ForwardTo(3, 1<<31+5, 9014)})[0]
+	if got, want := FrameWord(word, origin), (Frame{Addr: 1<<31 + 5, Len: 9014, Origin: origin}).Word(); got != want {
+		t.Errorf("%#x, want %#x", got, want)
+	}
+}
+
 // Marks do not change the port, nor each other.
 func TestOriginsKeepPortAndMarks(t *testing.T) {
 	for _, port := range []uint16{0, 1, MaxPorts - 1} {

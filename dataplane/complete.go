@@ -67,7 +67,7 @@ func (w *worker) dispatch(c *batch.Chunk) {
 		r := out[i]
 		switch port := int(r.Verdict.Port()); {
 		case r.Verdict.Action() == batch.ActionForward && port < len(w.tx):
-			if !w.tx[port].add(words[i]<<16>>16|uint64(in[i].Origin)<<48, uint16(port)) {
+			if !w.tx[port].add(batch.FrameWord(words[i], in[i].Origin), uint16(port)) {
 				// removed after the engine's decision
 				w.drop(batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}, batch.PortDown)
 			}
