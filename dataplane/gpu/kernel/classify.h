@@ -13,8 +13,8 @@
 #define TCP_FLAGS_AT 13 /* offset in the TCP header */
 #define TCP_SYN 2
 
-/* Returns whether the device may process a received frame before the host has read it. Frames with marks
- * are not as they were received; those that cross a boundary are large. */
+/* Returns whether the device may process a received frame before the host has read it, plaintext or ESP. Frames with
+ * marks are not as they were received; those that cross a boundary are large. */
 DEVICE int may_classify(struct desc_word w)
 {
 	uint32_t len = w.high & 0xffff;
@@ -49,9 +49,9 @@ DEVICE_CALL struct result classify(const uint64_t *policies, uint32_t *header, u
 
 /* Classifies the packets of a warp batch by their headers. */
 DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
-			   struct warp_scratch *scratch, uint32_t batch, struct desc_word w, int clamp)
+			   struct warp_scratch *scratch, uint32_t batch_index, struct desc_word w, int clamp)
 {
-	int received = has_packet(tile, batch);
+	int received = has_packet(tile, batch_index);
 	int mine = received && may_classify(w) && !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS);
 	struct header_segments h = read_headers(tile, w, mine);
 
@@ -61,7 +61,7 @@ DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, con
 		struct result r = {0, 0, RESULT_HOST};
 		if (mine)
 			r = classify(ipsec->policies, scratch->headers[lane_id()], tile->umem + w.low + ETHERNET_LEN, w, clamp);
-		store_result(m, tile, batch, r);
+		store_result(m, tile, batch_index, r);
 	}
 	__syncwarp();
 }

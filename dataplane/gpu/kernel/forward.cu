@@ -22,8 +22,8 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 	struct shared *sh = (struct shared *)memory;
 	uint8_t *slot = m.slots + (uint64_t)blockIdx.x * m.slot_bytes;
 	const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
-	uint32_t batch = warp_id();
-	struct warp_scratch *scratch = &sh->scratch[batch];
+	uint32_t batch_index = warp_id();
+	struct warp_scratch *scratch = &sh->scratch[batch_index];
 	struct poll_hint hint = {1, 0};
 
 	if (blockIdx.x == m.slot_count) {
@@ -38,15 +38,15 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 			return;
 		hint = poll_hint_of(header); /* expect the next tile to be like this one */
 		uint32_t batches = hint.batches; /* of this tile: batch_count(header) */
-		if (poll.completed || batch >= batches)
+		if (poll.completed || batch_index >= batches)
 			continue;
-		while (!poll.ready && !read_batch(descriptors, batch, seq, &poll.w))
+		while (!poll.ready && !read_batch(descriptors, batch_index, seq, &poll.w))
 			;
 		struct tile tile = tile_of(&m, slot, seq, header);
-		int active = has_packet(&tile, batch);
+		int active = has_packet(&tile, batch_index);
 		struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
-		process_batch(&m, &tile, scratch, s, batch, poll.w, tile.umem + poll.w.low, active, ACCESS_128);
-		report_batch(&tile, batch);
+		process_batch(&m, &tile, scratch, s, batch_index, poll.w, tile.umem + poll.w.low, active, ACCESS_128);
+		report_batch(&tile, batch_index);
 	}
 }
 

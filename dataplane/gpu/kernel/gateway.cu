@@ -32,9 +32,9 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	struct shared *sh = (struct shared *)(aes + 1);
 	uint8_t *slot = m.slots + (uint64_t)blockIdx.x * m.slot_bytes;
 	const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
-	uint32_t batch = warp_id();
-	struct warp_scratch *scratch = &sh->scratch[batch];
-	struct staging staging = {(uint32_t *)&sh->scratch[blockDim.x / WARP_SIZE] + batch * (uint32_t)ipsec.staging_words, (uint32_t)ipsec.staging_words};
+	uint32_t batch_index = warp_id();
+	struct warp_scratch *scratch = &sh->scratch[batch_index];
+	struct staging staging = {(uint32_t *)&sh->scratch[blockDim.x / WARP_SIZE] + batch_index * (uint32_t)ipsec.staging_words, (uint32_t)ipsec.staging_words};
 	struct aes_tables t = aes_tables_of(aes->encrypt, aes->decrypt, aes->inverse, lane_id());
 	struct poll_hint hint = {1, 0};
 
@@ -55,22 +55,22 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 			return;
 		hint = poll_hint_of(header); /* expect the next tile to be like this one */
 		uint32_t batches = hint.batches; /* of this tile: batch_count(header) */
-		if (poll.completed || batch >= batches)
+		if (poll.completed || batch_index >= batches)
 			continue;
-		while (!poll.ready && !read_batch(descriptors, batch, seq, &poll.w))
+		while (!poll.ready && !read_batch(descriptors, batch_index, seq, &poll.w))
 			;
 		struct tile tile = tile_of(&m, slot, seq, header);
-		int active = has_packet(&tile, batch);
+		int active = has_packet(&tile, batch_index);
 		if (header & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (header & ASSIGN_SEQS) == ASSIGN_SEQS) {
-			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->serving, batch, poll.w, header);
+			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->serving, batch_index, poll.w, header);
 		} else if (header & SEQ_REQUESTS) {
-			serve_batch(&m, &tile, &ipsec, batch, poll.w);
+			serve_batch(&m, &tile, &ipsec, batch_index, poll.w);
 		} else if (header & CLASSIFY) {
-			classify_batch(&m, &tile, &ipsec, scratch, batch, poll.w, (header & CLAMP_MSS) != 0);
+			classify_batch(&m, &tile, &ipsec, scratch, batch_index, poll.w, (header & CLAMP_MSS) != 0);
 		} else {
 			struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
-			process_batch(&m, &tile, scratch, s, batch, poll.w, tile.umem + poll.w.low, active, ACCESS_32);
+			process_batch(&m, &tile, scratch, s, batch_index, poll.w, tile.umem + poll.w.low, active, ACCESS_32);
 		}
-		report_batch(&tile, batch);
+		report_batch(&tile, batch_index);
 	}
 }

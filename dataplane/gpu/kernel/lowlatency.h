@@ -11,7 +11,7 @@ DEVICE uint32_t short_segment(void) { return lane_id() % 2; }
 
 /* Reads the inlined headers of a batch in the given format. Lanes without a descriptor read
  * nothing. */
-DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const uint8_t *slot, uint32_t batch,
+DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const uint8_t *slot, uint32_t batch_index,
 					uint32_t format)
 {
 	struct header_segments h;
@@ -20,7 +20,7 @@ DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const
 		for (uint32_t i = 0; i < 2; i++) {
 			h.segments[i] = (struct words4){{0, 0, 0, 0}};
 			if (short_source_lane(i) % DESC_LINE_LANES != 0)
-				h.segments[i] = host_load128(slot + m->short_headers + (batch * WARP_SIZE + short_source_lane(i)) * SHORT_HEADER_BYTES + short_segment() * 16);
+				h.segments[i] = host_load128(slot + m->short_headers + (batch_index * WARP_SIZE + short_source_lane(i)) * SHORT_HEADER_BYTES + short_segment() * 16);
 		}
 		return h;
 	}
@@ -28,7 +28,7 @@ DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const
 	for (uint32_t i = 0; i < 4; i++) {
 		h.segments[i] = (struct words4){{0, 0, 0, 0}};
 		if (source_lane(i) % DESC_LINE_LANES != 0)
-			h.segments[i] = host_load128(slot + m->headers + (batch * WARP_SIZE + source_lane(i)) * HEADER_BYTES + header_segment() * 16);
+			h.segments[i] = host_load128(slot + m->headers + (batch_index * WARP_SIZE + source_lane(i)) * HEADER_BYTES + header_segment() * 16);
 	}
 	return h;
 }
@@ -83,7 +83,7 @@ DEVICE void make_completion(const struct result *r, uint32_t tag, uint32_t gener
 /* Processes a batch with inlined headers and writes its completions. Returns 0, with nothing
  * written, if a frame must be changed behind its header. */
 DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, struct warp_scratch *scratch,
-			   struct snapshot s, uint32_t batch, struct desc_word w, int active)
+			   struct snapshot s, uint32_t batch_index, struct desc_word w, int active)
 {
 	uint32_t lane = lane_id(), part = lane % 2;
 	uint32_t *row = scratch->rewritten[lane];
@@ -109,7 +109,7 @@ DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, str
 			continue;
 		for (uint32_t k = 0; k < 4; k++)
 			v.w[k] = scratch->rewritten[from][part * 4 + k];
-		host_store128(tile->slot + m->completions + (batch * WARP_SIZE + from) * COMPLETION_BYTES + part * 16, v);
+		host_store128(tile->slot + m->completions + (batch_index * WARP_SIZE + from) * COMPLETION_BYTES + part * 16, v);
 	}
 	__syncwarp();
 	return 1;

@@ -65,16 +65,16 @@ DEVICE struct polled_words poll_words(const struct mailbox *m) { return (struct 
 DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t seq,
 		       uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
-	uint32_t batch = warp_id();
+	uint32_t batch_index = warp_id();
 	struct polled_words later = poll_words(m);
 	struct header_segments h;
 	struct prefetch p;
 
 	if (headers)
 		p = prefetch_tables(&m->tables, words->generation);
-	uint64_t v = host_load64((const uint64_t *)(slot + m->descriptors) + batch * WARP_SIZE + lane_id());
+	uint64_t v = host_load64((const uint64_t *)(slot + m->descriptors) + batch_index * WARP_SIZE + lane_id());
 	if (headers)
-		h = read_inline_headers(m, slot, batch, headers);
+		h = read_inline_headers(m, slot, batch_index, headers);
 	*words = later;
 	poll->w.low = (uint32_t)v;
 	poll->w.high = (uint32_t)(v >> 32);
@@ -82,14 +82,14 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot
 		return;
 	uint32_t tile_header = __shfl_sync(FULL_MASK, poll->w.high, 0);
 	poll->ready = 1;
-	if (batch == 0 && lane_id() == 0)
+	if (batch_index == 0 && lane_id() == 0)
 		sh->tile_header[seq % 2] = tile_header;
 	if (!headers || !(tile_header & headers))
 		return;
 	struct tile tile = tile_of(m, slot, seq, tile_header);
-	if (inline_headers_match(&h, headers, seq, has_packet(&tile, batch))) {
-		fill_hot_entries(&sh->scratch[batch], &p);
-		fill_inline_headers(&sh->scratch[batch], &h, headers);
+	if (inline_headers_match(&h, headers, seq, has_packet(&tile, batch_index))) {
+		fill_hot_entries(&sh->scratch[batch_index], &p);
+		fill_inline_headers(&sh->scratch[batch_index], &h, headers);
 		__syncwarp();
 		poll->headers_loaded = 1;
 		poll->s = p.s;
@@ -100,7 +100,7 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot
 DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t seq,
 		      uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
-	uint32_t batch = warp_id();
+	uint32_t batch_index = warp_id();
 
 	if (headers == INLINE_SHORT_HEADERS) /* one instance per format, each with its own registers */
 		poll_batch(m, sh, slot, seq, INLINE_SHORT_HEADERS, words, poll);
@@ -110,7 +110,7 @@ DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot,
 		poll_batch(m, sh, slot, seq, 0, words, poll);
 	if (poll->headers_loaded) {
 		struct tile tile = tile_of(m, slot, seq, __shfl_sync(FULL_MASK, poll->w.high, 0));
-		poll->completed = complete_inline(m, &tile, &sh->scratch[batch], poll->s, batch, poll->w, has_packet(&tile, batch));
+		poll->completed = complete_inline(m, &tile, &sh->scratch[batch_index], poll->s, batch_index, poll->w, has_packet(&tile, batch_index));
 	}
 }
 
@@ -144,12 +144,12 @@ DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *
 
 /* Orders a lane's stores of results and frames before the store of done by lane 0, as seen by the
  * host, and stores it. */
-DEVICE void report_batch(const struct tile *tile, uint32_t batch)
+DEVICE void report_batch(const struct tile *tile, uint32_t batch_index)
 {
 	fence_acq_rel_sys();
 	__syncwarp();
 	if (lane_id() == 0)
-		host_store32((uint32_t *)tile->slot + batch, tile->seq);
+		host_store32((uint32_t *)tile->slot + batch_index, tile->seq);
 }
 
 #endif

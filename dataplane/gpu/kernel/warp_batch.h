@@ -36,9 +36,9 @@ struct prefetch {
 };
 
 /* Reads the descriptors of a batch. Returns whether all of them belong to tile seq. */
-DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch, uint32_t seq, struct desc_word *w)
+DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch_index, uint32_t seq, struct desc_word *w)
 {
-	uint64_t v = host_load64(descriptors + batch * WARP_SIZE + lane_id());
+	uint64_t v = host_load64(descriptors + batch_index * WARP_SIZE + lane_id());
 	w->low = (uint32_t)v;
 	w->high = (uint32_t)(v >> 32);
 	return __all_sync(FULL_MASK, __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1)) == seq);
@@ -206,16 +206,16 @@ DEVICE void store_headers(const struct tile *tile, const struct warp_scratch *sc
 /* The number of a lane's packet in its batch. Lanes 0, 8, 16 and 24 have none. */
 DEVICE uint32_t place_in_batch(void) { return lane_id() / DESC_LINE_LANES * DESC_LINE_FRAMES + lane_id() % DESC_LINE_LANES - 1; }
 
-DEVICE uint32_t packet_index(const struct tile *tile, uint32_t batch) { return batch * tile->batch_packets + place_in_batch(); }
+DEVICE uint32_t packet_index(const struct tile *tile, uint32_t batch_index) { return batch_index * tile->batch_packets + place_in_batch(); }
 
-DEVICE int has_packet(const struct tile *tile, uint32_t batch)
+DEVICE int has_packet(const struct tile *tile, uint32_t batch_index)
 {
-	return lane_id() % DESC_LINE_LANES != 0 && place_in_batch() < tile->batch_packets && packet_index(tile, batch) < tile->packets;
+	return lane_id() % DESC_LINE_LANES != 0 && place_in_batch() < tile->batch_packets && packet_index(tile, batch_index) < tile->packets;
 }
 
-DEVICE void store_result(const struct mailbox *m, const struct tile *tile, uint32_t batch, struct result r)
+DEVICE void store_result(const struct mailbox *m, const struct tile *tile, uint32_t batch_index, struct result r)
 {
-	host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
+	host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch_index), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
 }
 
 /* Decides on the active packets of a batch, whose headers are in the scratch, and writes results
@@ -223,7 +223,7 @@ DEVICE void store_result(const struct mailbox *m, const struct tile *tile, uint3
  * are overwritten before the batch is reported as done. If a retry does not forward a packet that an
  * earlier attempt has forwarded, the store restores the original bytes, which decide has copied. */
 DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, struct warp_scratch *scratch,
-			  struct snapshot s, uint32_t batch, struct desc_word w, uint8_t *frame, int active,
+			  struct snapshot s, uint32_t batch_index, struct desc_word w, uint8_t *frame, int active,
 			  enum frame_access access)
 {
 	uint32_t lane = lane_id();
@@ -236,7 +236,7 @@ DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, stru
 		struct decision d = {{0, 0, 0}, 0};
 		if (active) {
 			d = decide(&t, s, f, frame, scratch->headers[lane], scratch->rewritten[lane]);
-			store_result(m, tile, batch, d.result);
+			store_result(m, tile, batch_index, d.result);
 			written |= d.result.verdict >> 12 == ACTION_FORWARD;
 		}
 		store_headers(tile, scratch, w, frame, active && written, access);
