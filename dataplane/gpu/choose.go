@@ -72,7 +72,7 @@ func (e *Engine) situation(c *batch.Chunk, state choice.State) choice.Situation 
 	if idle == 0 {
 		idle = -1 // submitted by no worker
 	}
-	return choice.Situation{Now: batch.Clock(), Idle: idle, Lane: c.Lane, GPU: state, Behind: e.receiving > 0 || e.unposted > 0, Backlog: int(e.kernel.backlog.Load())}
+	return choice.Situation{Now: batch.Clock(), Idle: idle, Lane: c.Lane, GPU: state, Behind: e.receiving > 0 || e.inFirstPass > 0, Backlog: int(e.kernel.backlog.Load())}
 }
 
 // setReceiving sets whether a chunk on the GPU has received ESP packets. While one has, the CPU would defer

@@ -16,7 +16,7 @@ import (
 
 // defers reports whether the CPU executes a chunk only when it is the next to complete.
 func (e *Engine) defers(c *batch.Chunk) bool {
-	return e.esp != nil && (e.deferred > 0 || e.unposted > 0 || e.onGPU.Load() > 0 && e.mayReceiveESP(c))
+	return e.esp != nil && (e.deferred > 0 || e.inFirstPass > 0 || e.onGPU.Load() > 0 && e.mayReceiveESP(c))
 }
 
 // mayReceiveESP reports whether a packet of a chunk may be ESP to this gateway.

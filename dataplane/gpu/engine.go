@@ -40,7 +40,7 @@ type Engine struct {
 	expected    expectation     // of all packets
 	lender      *lender         // nil: the host takes all sequence numbers
 	seqAssign   seqAssignment   // by the device
-	unposted    int             // chunks whose jobs are not posted yet; see passes.go
+	inFirstPass int             // chunks of which beforeLastPass
 	chooser     *choice.Chooser // nil: the GPU gets every chunk that it accepts
 	class       choice.Class    // of the last chunk
 	checker     checker
@@ -231,11 +231,11 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	}
 	f := &e.inFlight[i]
 	e.advance()
-	if f.placement == ExecutedOnGPU && !e.finished(f) {
+	if f.placement == ExecutedOnGPU && !e.collect(f) {
 		switch {
 		case !e.state.ok():
 			e.abandon()
-		case e.waits(f) || e.finished(f): // polls again: the thread may have been descheduled
+		case e.waits(f) || e.collect(f): // polls again: the thread may have been descheduled
 			if e.chooser != nil {
 				f.polled = batch.Clock()
 			}
@@ -269,9 +269,10 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	return true
 }
 
-// finishTiles copies the results of the tiles that the device has finished, and returns their slots. It
-// reports whether all tiles are finished.
-func (e *Engine) finishTiles(f *flight) bool {
+// collectTiles copies the results of the tiles that the device has finished, and returns their slots to the pool. Those of
+// packets without jobs are checked, and decided on by the CPU engine where tables have changed since (collectRouted); those
+// with jobs are checked when all tiles are finished (finishChunk). It reports whether that is so.
+func (e *Engine) collectTiles(f *flight) bool {
 	for ; f.finished < f.tiles; f.finished++ {
 		k := f.finished
 		s := &e.mailbox.slots[f.slots[k]]
@@ -281,7 +282,7 @@ func (e *Engine) finishTiles(f *flight) bool {
 		first, end := f.tileStart(k), f.tileStart(k+1)
 		in, out := f.chunk.In[first:end], f.chunk.Out[first:end]
 		if f.jobs == nil {
-			e.finishRouted(s, in, out)
+			e.collectRouted(s, in, out)
 		} else {
 			for i := range out {
 				if job := &f.jobs[first+i]; job.Kind != esp.Decided {
@@ -295,9 +296,9 @@ func (e *Engine) finishTiles(f *flight) bool {
 	return true
 }
 
-// finishRouted copies and checks the results of a tile without jobs. If the tables changed after an inline
+// collectRouted copies and checks the results of a tile without jobs. If the tables changed after an inline
 // completion, the CPU executes its packets: their frames are unchanged.
-func (e *Engine) finishRouted(s *slot, in []batch.Frame, out []batch.Result) {
+func (e *Engine) collectRouted(s *slot, in []batch.Frame, out []batch.Result) {
 	s.copyResults(out)
 	for rest := s.completed; rest != 0; rest &= rest - 1 {
 		first := bits.TrailingZeros32(rest) * batchFrames

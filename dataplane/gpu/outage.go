@@ -82,11 +82,11 @@ func (e *Engine) Quiesced() bool {
 func (e *Engine) abandonTiles(f *flight) {
 	switch f.pass {
 	case waiting:
-		e.unposted--
+		e.inFirstPass--
 		e.pool.put(f.slots[:f.tiles])
 		return
 	case firstPass:
-		e.unposted--
+		e.inFirstPass--
 		if f.assignsSeqs() {
 			e.seqAssign.lockKept, e.seqAssign.stuck = true, e.seqAssign.stuck || e.seqAssign.retried
 		}
@@ -100,7 +100,7 @@ func (e *Engine) abandonTiles(f *flight) {
 // process them.
 func (e *Engine) abandon() {
 	for i := range e.inFlight {
-		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.finished(f) {
+		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.collect(f) {
 			e.abandonTiles(f) // before ended: see chunksOnGPU
 			e.onGPU.Add(-1)
 			e.lanes[f.chunk.Lane].end(f.needed)

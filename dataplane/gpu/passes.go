@@ -22,10 +22,10 @@ import (
 type pass uint8
 
 const (
-	lastPass pass = iota // or without ESP
-	firstPass
-	waiting     // for the last one
-	doneInFirst // finished by the first one
+	lastPass    pass = iota // the zero value: also the only pass of a chunk without IPsec
+	firstPass               // posted for the first pass, which is not ended
+	waiting                 // without a first pass; waits until older chunks are in their last one
+	doneInFirst             // finished by the first pass
 )
 
 // findMode says which chunks have a first pass for packets of a kind, received ESP or packets to seal, by what recent
@@ -91,7 +91,7 @@ func (e *Engine) begin(f *flight) {
 			e.postUnread(f)
 		}
 	}
-	e.unposted++
+	e.inFirstPass++
 	e.advance()
 }
 
@@ -123,18 +123,23 @@ func (e *Engine) postUnread(f *flight) {
 	}
 }
 
-// advance takes chunks to their last pass, oldest first, up to one whose first pass is not finished.
+// beforeLastPass reports whether a chunk on the GPU has its last pass, or the end of its first one, yet to come.
+func (f *flight) beforeLastPass() bool {
+	return f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting)
+}
+
+// advance ends the first passes of chunks, oldest first, up to one that the device has not finished.
 func (e *Engine) advance() {
-	for i := 0; e.unposted > 0 && i < len(e.inFlight); i++ {
+	for i := 0; e.inFirstPass > 0 && i < len(e.inFlight); i++ {
 		f := &e.inFlight[i]
-		if f.placement != ExecutedOnGPU || f.pass == lastPass || f.pass == doneInFirst {
+		if !f.beforeLastPass() {
 			continue
 		}
 		if f.pass == firstPass && !e.firstPassDone(f) {
 			return
 		}
-		e.unposted--
-		e.postJobs(f)
+		e.inFirstPass--
+		e.endFirstPass(f)
 	}
 }
 
@@ -146,14 +151,16 @@ func (e *Engine) firstPassDone(f *flight) bool {
 	return f.finished == f.tiles
 }
 
-// finished reports whether the last pass of a chunk is finished.
-func (e *Engine) finished(f *flight) bool {
-	return f.pass == doneInFirst || f.pass == lastPass && e.finishTiles(f)
+// collect copies the results of a chunk's last pass, as far as the device has finished it (collectTiles). It reports whether
+// the chunk is finished.
+func (e *Engine) collect(f *flight) bool {
+	return f.pass == doneInFirst || f.pass == lastPass && e.collectTiles(f)
 }
 
-// postJobs makes jobs of the packets of a chunk that the device has not opened, and posts them. Without any, the
-// chunk is finished.
-func (e *Engine) postJobs(f *flight) {
+// endFirstPass ends the first pass of a chunk: it checks the results, confirms the replay windows of opened packets, counts
+// sealed ones, and observes what the chunk had. Then it makes jobs of the other packets and posts the last pass. Without other
+// packets, it posts nothing: the chunk is finished. A chunk that was waiting had no first pass, and all packets get jobs.
+func (e *Engine) endFirstPass(f *flight) {
 	c, hostPackets, foundESP, classified, bytes := f.chunk, f.chunk.N, -1, -1, lengths(f.chunk)
 	first := f.pass == firstPass
 	if first {
