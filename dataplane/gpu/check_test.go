@@ -33,7 +33,7 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 	w := newSecuredTwins(t, securedOnHost(3900), 11)
 	e := w.gpu.engine
 	e.shadow = nil // which would detect some of these first
-	work, zero := e.posted, func(b []byte) { clear(b) }
+	work, zero := e.fakeGPU, func(b []byte) { clear(b) }
 	for _, c := range []struct {
 		name    string
 		kind    esp.JobKind // of the packets with wrong results
@@ -61,7 +61,7 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 		e.state = &deviceState{}
 		e.checker.state = e.state
 		wrong := map[int]bool{}
-		e.posted = func(f *flight) {
+		e.fakeGPU = func(f *flight) {
 			work(f)
 			eachPacket(e, f, func(i int, r *batch.Result, job esp.Job) {
 				if job.Kind != c.kind || r.Verdict.Action() != batch.ActionForward {
@@ -101,7 +101,7 @@ func TestImpossibleResultsAreRefused(t *testing.T) {
 	e.state = &deviceState{}
 	e.checker.state = e.state
 	decided := map[int]bool{}
-	e.posted = func(f *flight) {
+	e.fakeGPU = func(f *flight) {
 		eachPacket(e, f, func(i int, _ *batch.Result, job esp.Job) { decided[i] = job.Kind == esp.Decided })
 		eachTile(e, func(*slot, []batch.Frame, []esp.Job) {})(f)
 	}

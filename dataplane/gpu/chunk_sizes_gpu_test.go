@@ -25,7 +25,7 @@ func chunkwise(d *Device, e *Engine, post func(s *slot, finish func() error) err
 	k.state.parked.Store(false)
 	s := &e.mailbox.slots[0]
 	slots := uint32(k.pool.slots)
-	e.posted = func(f *flight) {
+	e.fakeGPU = func(f *flight) {
 		e.mailbox.prepare(int(slots))
 		for _, i := range f.slots[:f.tiles] {
 			*e.mailbox.slots[i].first--

@@ -25,7 +25,7 @@ func TestReceivedESPWaitsForChunksOnTheGPU(t *testing.T) {
 			mem := mapMemory(t, n*size*umem.FrameSize)
 			e := newIPsecEngine(t, net, g, mem, 1, size, maxKeys, Options{Timeout: 20 * time.Millisecond, Limit: time.Minute})
 			var onGPU *flight
-			e.posted = func(f *flight) { onGPU = f }
+			e.fakeGPU = func(f *flight) { onGPU = f }
 			chunks := batch.NewChunks(n, size)
 			submit := func(k int, received bool) {
 				c := chunks[k]

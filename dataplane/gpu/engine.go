@@ -45,7 +45,7 @@ type Engine struct {
 	class       choice.Class    // of the last chunk
 	checker     checker
 	shadow      *shadow         // nil: off
-	posted      func(f *flight) // finishes the tiles of a chunk in place of a GPU; nil with one
+	fakeGPU     func(f *flight) // finishes the tiles of a posted chunk in place of a GPU (tests, null device); nil with one
 
 	queuedGeneration *atomic.Uint32 // of tables, which the device follows
 
@@ -75,7 +75,7 @@ type flight struct {
 	blocks    uint32        // that must be awake for them
 	finished  int           // tiles whose results are copied
 	submitted time.Duration // by batch.Clock
-	posted    time.Duration // when its second pass, or that of an older chunk that keeps the lock, was posted; 0: not
+	ageStart  time.Duration // when its last pass, or that of an older chunk that had kept the lock, was posted (restartAge); 0: not
 	late      lateness
 	deferred  bool
 	receiving bool
@@ -211,8 +211,8 @@ func (e *Engine) post(f *flight) {
 		}
 		s.post(in, e.tiling.each(len(in)), e.number, nil, hasJobsFlag)
 	}
-	if e.posted != nil {
-		e.posted(f)
+	if e.fakeGPU != nil {
+		e.fakeGPU(f)
 	}
 }
 

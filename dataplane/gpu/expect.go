@@ -139,8 +139,8 @@ func (e *Engine) postExpected(f *flight) {
 			return wordsOf(&f.expected, first+at)
 		})
 	}
-	if e.posted != nil {
-		e.posted(f)
+	if e.fakeGPU != nil {
+		e.fakeGPU(f)
 	}
 }
 

@@ -28,15 +28,15 @@ func agreeOnExpected(t *testing.T, maker securedMaker, rounds int) {
 		}
 		e.othersShare = n / len(w.all) % 2 * othersShare
 		expected := false
-		posted := e.posted
+		fake := e.fakeGPU
 		wrapped := func(f *flight) {
 			expected = expected || f.passFlags&expectFlag != 0
-			if posted != nil {
-				posted(f)
+			if fake != nil {
+				fake(f)
 			}
 		}
-		if posted != nil {
-			e.posted = wrapped
+		if fake != nil {
+			e.fakeGPU = wrapped
 		}
 		w.run(func() []byte {
 			switch {
@@ -51,9 +51,9 @@ func agreeOnExpected(t *testing.T, maker securedMaker, rounds int) {
 			}
 			return f
 		})
-		e.posted = posted
+		e.fakeGPU = fake
 		want := a.Mode == ipsec.Tunnel && (out || !a.ESN)
-		if posted != nil && expected != want {
+		if fake != nil && expected != want {
 			t.Fatalf("%s, out %v: expected by the device: %v", a.Name, out, expected)
 		}
 		if !want {

@@ -76,7 +76,7 @@ func TestSequenceNumbersOfLostPacketsAreNotReused(t *testing.T) {
 	s.SetKeyIndex(0, nil) // like a device
 	mem := mapMemory(t, 512*umem.FrameSize)
 	e := newIPsecEngine(t, net, g, mem, 1, 256, maxKeys, Options{Timeout: 5 * time.Millisecond, Pause: time.Hour})
-	e.posted = func(*flight) {} // no effect
+	e.fakeGPU = func(*flight) {} // no effect
 	w, used := secured{mem, e, func() {}}, map[uint32]bool{}
 	for round, want := range []int{0, 256, 256} {
 		if n := sendAll(t, w, s, used); n != want || s.Sequence() != uint64(256*(round+1)) {

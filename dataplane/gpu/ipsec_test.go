@@ -72,7 +72,7 @@ func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, stag
 	g.Follow(sh)
 	e := newIPsecEngine(t, net, g, sh.umem, slots, securedChunk, shimKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
 	e.shadow = newShadow(e, securedChunk, 1, nil)
-	e.posted = eachTile(e, func(s *slot, in []batch.Frame, jobs []esp.Job) {
+	e.fakeGPU = eachTile(e, func(s *slot, in []batch.Frame, jobs []esp.Job) {
 		for i := range in {
 			sh.in[i], sh.deviceJobs[i] = posted(s, i), deviceJob{}
 			if jobs != nil {
@@ -173,8 +173,8 @@ func TestIPsecPathAllocatesNothing(t *testing.T) {
 		}
 	}
 	e, d := w.gpu.engine, w.chunks[1]
-	e.shadow = nil                                                           // the fake device decrypts nothing
-	e.posted = eachTile(e, func(s *slot, in []batch.Frame, jobs []esp.Job) { // like a device that has opened all packets
+	e.shadow = nil                                                            // the fake device decrypts nothing
+	e.fakeGPU = eachTile(e, func(s *slot, in []batch.Frame, jobs []esp.Job) { // like a device that has opened all packets
 		for i := range in {
 			job := &jobs[i]
 			if job.Kind == esp.Seal {

@@ -16,8 +16,8 @@ func TestGatewayCodeSurvivesDeletedKeys(t *testing.T) {
 	for _, stage := range []int{minStagingBytes / 4, 3900} {
 		w := newSecuredTwins(t, securedOnHost(stage), 8)
 		e, d := w.gpu.engine, w.chunks[1]
-		work := e.posted
-		e.posted = func(f *flight) {
+		work := e.fakeGPU
+		e.fakeGPU = func(f *flight) {
 			for k := range f.tiles {
 				jobs := e.mailbox.slots[f.slots[k]].jobs
 				for i := f.tileStart(k); i < f.tileStart(k+1) && f.jobs != nil; i++ {

@@ -49,7 +49,7 @@ type lateness struct {
 
 // waits reports whether to wait for an unfinished chunk on the GPU.
 func (e *Engine) waits(f *flight) bool {
-	age := batch.Clock() - max(f.submitted, f.posted)
+	age := batch.Clock() - max(f.submitted, f.ageStart)
 	e.setLate(age > e.timeout/4)
 	switch {
 	case age <= e.timeout:

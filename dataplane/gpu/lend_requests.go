@@ -68,8 +68,8 @@ func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
 			pending[i] = noAnswer
 		}
 		l.slot.post(l.frames, min(batchFrames, len(now)), 0, nil, seqRequestFlags)
-		if l.posted != nil {
-			l.posted(l.slot, len(now))
+		if l.fakeGPU != nil {
+			l.fakeGPU(l.slot, len(now))
 		}
 		for by := batch.Clock() + l.limit; !l.slot.finished(); {
 			if (!l.state.ok() || batch.Clock() > by) && !l.slot.finished() { // polls again: the thread may have been descheduled

@@ -19,9 +19,9 @@ import (
 type lender struct {
 	state   *deviceState
 	slot    *slot
-	batches int           // of a tile
-	limit   time.Duration // for a request; then its SAs continue without the device
-	posted  func(s *slot, n int)
+	batches int                  // of a tile
+	limit   time.Duration        // for a request; then its SAs continue without the device
+	fakeGPU func(s *slot, n int) // answers n requests in place of a GPU (tests); nil with one
 
 	mu     sync.Mutex
 	open   bool // the kernel runs

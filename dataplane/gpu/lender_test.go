@@ -41,7 +41,7 @@ func newLenderRig(t *testing.T, sas int) *lenderRig {
 		s.SetKeyIndex(uint32(i), nil)
 		r.sas = append(r.sas, s)
 	}
-	r.l.posted = func(s *slot, n int) {
+	r.l.fakeGPU = func(s *slot, n int) {
 		var counts []uint32
 		for i := range n {
 			counts = append(counts, posted(s, i).Addr)
@@ -235,7 +235,7 @@ func TestImpossibleAnswersTakeTheDeviceOutOfUse(t *testing.T) {
 			r.last[0].Store(1 << 40)
 		},
 		"none": func(r *lenderRig) {
-			r.l.posted = func(s *slot, n int) {
+			r.l.fakeGPU = func(s *slot, n int) {
 				for i := range s.batches {
 					atomic.StoreUint32(&s.done[i], s.seq)
 				}

@@ -24,7 +24,7 @@ func NewNullDevice(worker *cpu.Engine, umem []byte, chunks, size int, device fun
 	e.ipsec = newIPsecPath(chunks, size, ipsec.NoKeyIndex)
 	e.finding.fixed, e.classifying.fixed, e.expected.fixed = true, true, true // the host makes all jobs
 	plain := make([]esp.Job, size)
-	e.posted = func(f *flight) {
+	e.fakeGPU = func(f *flight) {
 		for k := range f.tiles {
 			s, first, end := &mailbox.slots[f.slots[k]], f.tileStart(k), f.tileStart(k+1)
 			in, jobs := f.chunk.In[first:end], plain

@@ -118,8 +118,8 @@ func (e *Engine) postUnread(f *flight) {
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		e.mailbox.slots[f.slots[k]].post(in, e.tiling.each(len(in)), e.number, nil, f.passFlags)
 	}
-	if e.posted != nil {
-		e.posted(f)
+	if e.fakeGPU != nil {
+		e.fakeGPU(f)
 	}
 }
 
@@ -225,14 +225,14 @@ func (e *Engine) endFirstPass(f *flight) {
 	}
 }
 
-// restartAge restarts the age of a chunk whose second pass is posted, and of those that wait for its lock: what the host took
-// does not count as the device's time.
+// restartAge restarts the age of a chunk whose last pass is posted, and of the chunks behind it, if it has kept the lock for
+// which they wait: the host's time does not count as the device's.
 func (e *Engine) restartAge(f *flight) {
-	f.posted = batch.Clock()
+	f.ageStart = batch.Clock()
 	if !f.assignsSeqs() {
 		return
 	}
 	for i := len(e.inFlight) - 1; &e.inFlight[i] != f; i-- {
-		e.inFlight[i].posted = f.posted
+		e.inFlight[i].ageStart = f.ageStart
 	}
 }

@@ -85,7 +85,7 @@ func newPassesRig(t *testing.T, slots, chunks int) *passesRig {
 	const size = 16
 	r := &passesRig{T: t, sa: sa, mem: mapMemory(t, chunks*size*umem.FrameSize), chunks: batch.NewChunks(chunks, size)}
 	r.e = newIPsecEngine(t, net, g, r.mem, slots, size, maxKeys, Options{Timeout: 20 * time.Millisecond, Pause: time.Millisecond, PartialChecksums: net.PartialChecksums})
-	r.e.posted = func(*flight) {}
+	r.e.fakeGPU = func(*flight) {}
 	return r
 }
 

@@ -40,7 +40,7 @@ func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
 		e := newIPsecEngine(t, net, g, mem, 1, size, maxKeys, Options{Timeout: time.Minute, Choose: choose})
 		e.class = choice.HMAC // so that the first chunk is the GPU's
 		var posted *flight
-		e.posted = func(f *flight) { posted = f }
+		e.fakeGPU = func(f *flight) { posted = f }
 		chunks := batch.NewChunks(2, size)
 		for k, c := range chunks {
 			for i := range c.In {

@@ -160,7 +160,7 @@ func newTestMailbox(t *testing.T, slots, packets int) (*mailbox, *slotPool) {
 // busy returns the slots of an engine that are in use, a bit each, of up to 64.
 func busy(e *Engine) uint64 { return (1<<e.pool.slots - 1) &^ e.pool.words[0].free.Load() }
 
-// eachTile returns Engine.posted that calls a function for each tile of a chunk, and finishes it. jobs is nil
+// eachTile returns Engine.fakeGPU that calls a function for each tile of a chunk, and finishes it. jobs is nil
 // without any.
 func eachTile(e *Engine, do func(s *slot, in []batch.Frame, jobs []esp.Job)) func(*flight) {
 	return func(f *flight) {

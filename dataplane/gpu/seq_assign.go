@@ -100,8 +100,8 @@ func (e *Engine) postToAssign(f *flight) {
 	}
 	f.ticket, f.revoked = e.seqAssign.ticket, e.lender.revoked.Load()
 	e.seqAssign.retried, e.seqAssign.lockKept = e.seqAssign.retried || e.seqAssign.lockKept, false
-	if e.posted != nil {
-		e.posted(f)
+	if e.fakeGPU != nil {
+		e.fakeGPU(f)
 	}
 }
 

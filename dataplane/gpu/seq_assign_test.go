@@ -24,7 +24,7 @@ func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secu
 	t.Cleanup(func() { shimNowServing = nil })
 	e.pool.take(nil, slotRequest{n: 1}) // the lowest slot
 	e.lender = newLender(e.state, e.mailbox, e.pool, Options{Timeout: 1 << 40})
-	e.lender.posted = func(s *slot, n int) {
+	e.lender.fakeGPU = func(s *slot, n int) {
 		for i := range n {
 			sh.in[i], sh.deviceJobs[i] = posted(s, i), s.jobs[i]
 		}
@@ -147,7 +147,7 @@ func (r *passesRig) submitToAssign(k int) *flight {
 	if r.e.lender == nil {
 		m, pool := newTestMailbox(r.T, 1, 28)
 		r.e.lender = newLender(r.e.state, m, pool, Options{Timeout: 1 << 40})
-		r.e.lender.posted = func(s *slot, n int) { clear(s.answers()[:n]); s.report() }
+		r.e.lender.fakeGPU = func(s *slot, n int) { clear(s.answers()[:n]); s.report() }
 		r.e.lender.ready.Store(true)
 		r.e.lender.start()
 	}

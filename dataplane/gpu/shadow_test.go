@@ -50,7 +50,7 @@ func securedInGo(t *testing.T, net *testutil.Network, g *gateway.Gateway) secure
 	e := newIPsecEngine(t, net, g, mem, 1, securedChunk, maxKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
 	e.shadow = newShadow(e, securedChunk, 1, nil)
 	worker, in := e.cpu.Over(mem), make([]batch.Frame, securedChunk)
-	e.posted = eachTile(e, func(s *slot, tile []batch.Frame, jobs []esp.Job) {
+	e.fakeGPU = eachTile(e, func(s *slot, tile []batch.Frame, jobs []esp.Job) {
 		n := len(tile)
 		for i := range n {
 			in[i] = posted(s, i)
@@ -76,7 +76,7 @@ func TestKernelCodeAgreesInShadow(t *testing.T) {
 	e := newEngine(cpu.New(net.FIB, sh.umem, net.PartialChecksums), &deviceState{}, &kernelState{}, mailbox, pool, sh.umem,
 		Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums, PlainTile: 60})
 	e.shadow = newShadow(e, securedChunk, 2, nil)
-	e.posted = eachTile(e, func(s *slot, in []batch.Frame, _ []esp.Job) {
+	e.fakeGPU = eachTile(e, func(s *slot, in []batch.Frame, _ []esp.Job) {
 		for i := range in {
 			sh.in[i] = posted(s, i)
 		}
@@ -114,7 +114,7 @@ func TestKernelCodeAgreesInShadow(t *testing.T) {
 func TestShadowDetectsWrongResults(t *testing.T) {
 	w := newSecuredTwins(t, securedInGo, 12)
 	e := w.gpu.engine
-	work, forward, port := e.posted, batch.ActionForward, uint16(len(w.net.PartialChecksums)-1)
+	work, forward, port := e.fakeGPU, batch.ActionForward, uint16(len(w.net.PartialChecksums)-1)
 	for _, c := range []struct {
 		name    string
 		kind    esp.JobKind // of the wrong packet
@@ -144,7 +144,7 @@ func TestShadowDetectsWrongResults(t *testing.T) {
 		e.state = &deviceState{}
 		e.checker.state = e.state
 		before, wrongAt := e.shadow.different.Load(), -1
-		e.posted = func(f *flight) {
+		e.fakeGPU = func(f *flight) {
 			work(f)
 			eachPacket(e, f, func(i int, r *batch.Result, job esp.Job) {
 				if f := w.chunks[1].In[i]; wrongAt < 0 && job.Kind == c.kind && c.is(*r) {
@@ -186,7 +186,7 @@ func TestShadowDetectsWrongResults(t *testing.T) {
 func TestShadowSkipsChunksWhileTablesChange(t *testing.T) {
 	w := newSecuredTwins(t, securedInGo, 13)
 	e, p := w.gpu.engine, &patcher{}
-	s, work := e.shadow, e.posted
+	s, work := e.shadow, e.fakeGPU
 	s.patcher = p
 	wrong := func(change func()) func(*flight) {
 		return func(f *flight) {
@@ -202,7 +202,7 @@ func TestShadowSkipsChunksWhileTablesChange(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		prepare func()
-		posted  func(*flight)
+		gpu     func(*flight)
 		skipped uint64
 	}{
 		{"no change", func() {}, work, 0},
@@ -213,7 +213,7 @@ func TestShadowSkipsChunksWhileTablesChange(t *testing.T) {
 		}), 1},
 	} {
 		c.prepare()
-		e.posted = c.posted
+		e.fakeGPU = c.gpu
 		before := s.skipped.Load()
 		w.submit()
 		if n := s.skipped.Load() - before; n != c.skipped || e.Name() != "gpu" {
