@@ -286,7 +286,7 @@ func (e *Engine) collectTiles(f *flight) bool {
 		} else {
 			for i := range out {
 				if job := &f.jobs[first+i]; job.Kind != esp.Decided {
-					out[i] = takeResult(in[i], job, s.results[i])
+					out[i] = acceptResult(in[i], job, s.results[i])
 				}
 			}
 			clear(s.results[:len(out)])

@@ -144,8 +144,8 @@ func (e *Engine) postExpected(f *flight) {
 	}
 }
 
-// takeExpected finishes the packets of a chunk that were of the expected SA. It returns the number of the others.
-func (e *Engine) takeExpected(f *flight) (hostPackets int) {
+// acceptExpected finishes the packets of a chunk that were of the expected SA. It returns the number of the others.
+func (e *Engine) acceptExpected(f *flight) (hostPackets int) {
 	x, in, out := &f.expected, f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
 	for k := range f.tiles {
 		s := &e.mailbox.slots[f.slots[k]]

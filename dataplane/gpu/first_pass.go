@@ -32,9 +32,9 @@ func admitted(r batch.Result) bool {
 	return r.Verdict.Action() == batch.ActionForward && r.Addr()&esp.Admitted != 0
 }
 
-// takeFirstPass finishes the packets of a chunk that the device has opened in its first pass, in order. It returns the number of
+// acceptFirstPass finishes the packets of a chunk that the device has opened in its first pass, in order. It returns the number of
 // the packets that are the host's, and of these the ones that the device has classified.
-func (e *Engine) takeFirstPass(f *flight) (hostPackets, classified int) {
+func (e *Engine) acceptFirstPass(f *flight) (hostPackets, classified int) {
 	others, finds := 0, f.passFlags&(findSAsFlag|expectFlag) != 0
 	for k := range f.tiles {
 		for _, r := range e.firstPassTile(f, k).results {
@@ -51,18 +51,18 @@ func (e *Engine) takeFirstPass(f *flight) (hostPackets, classified int) {
 	}
 	switch n := f.chunk.N; {
 	case !finds || (hostPackets+others)*e.othersShare > n:
-		e.takeWithJobs(f, finds)
+		e.acceptWithJobs(f, finds)
 		if hostPackets < n {
 			e.finishOpened(f.chunk.In[:n], f.chunk.Out[:n], f.jobs)
 		}
 	default:
-		e.takeAdmitted(f, hostPackets > 0)
+		e.acceptAdmitted(f, hostPackets > 0)
 	}
 	return hostPackets, classified
 }
 
-// takeWithJobs makes jobs of the packets of a chunk, but of those that are the host's.
-func (e *Engine) takeWithJobs(f *flight, finds bool) {
+// acceptWithJobs makes jobs of the packets of a chunk, but of those that are the host's.
+func (e *Engine) acceptWithJobs(f *flight, finds bool) {
 	e.esp.BeginOpened(f.jobs, f.chunk.N, e.ipsec.keys)
 	for k := range f.tiles {
 		p := e.firstPassTile(f, k)
@@ -70,16 +70,16 @@ func (e *Engine) takeWithJobs(f *flight, finds bool) {
 			if finds && i%prefetched == 0 {
 				e.esp.PrefetchOpeners(p.reports[i:min(i+prefetched, len(p.reports))])
 			}
-			e.takeWithJob(&p, i, finds, true)
+			e.acceptWithJob(&p, i, finds, true)
 		}
 		clear(p.results)
 	}
 }
 
-// takeWithJob makes a job of packet i, unless it is the host's. If hasHostPackets is false, takeFirstPass has counted no packet of
+// acceptWithJob makes a job of packet i, unless it is the host's. If hasHostPackets is false, acceptFirstPass has counted no packet of
 // the host: a result that says so was written after the count, and is refused. opened is true if the job is to be finished: the
 // device has opened the packet.
-func (e *Engine) takeWithJob(p *firstPassTile, i int, finds, hasHostPackets bool) (opened bool) {
+func (e *Engine) acceptWithJob(p *firstPassTile, i int, finds, hasHostPackets bool) (opened bool) {
 	f, out, job, r := &p.in[i], &p.out[i], &p.jobs[i], p.results[i]
 	switch {
 	case r.Verdict == resultHost && hasHostPackets:
@@ -101,7 +101,7 @@ func (e *Engine) takeWithJob(p *firstPassTile, i int, finds, hasHostPackets bool
 		*out = drop
 		f.Origin = f.Origin.With(batch.PolicyDone)
 	default:
-		*out = takeResult(*f, job, r)
+		*out = acceptResult(*f, job, r)
 		return true
 	}
 	job.Kind = esp.Decided
@@ -118,10 +118,10 @@ func (e *Engine) finishOpened(in []batch.Frame, out []batch.Result, jobs []esp.J
 	}
 }
 
-// takeAdmitted finishes the packets of a chunk, of which the device has admitted nearly all: these need no jobs. If others are
+// acceptAdmitted finishes the packets of a chunk, of which the device has admitted nearly all: these need no jobs. If others are
 // the host's, they have jobs that say so. The packets of an SA stay in order: those with jobs are finished after all that
 // came before.
-func (e *Engine) takeAdmitted(f *flight, hasHostPackets bool) {
+func (e *Engine) acceptAdmitted(f *flight, hasHostPackets bool) {
 	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
 	if hasHostPackets {
 		e.esp.BeginOpened(f.jobs, len(in), e.ipsec.keys)
@@ -135,7 +135,7 @@ func (e *Engine) takeAdmitted(f *flight, hasHostPackets bool) {
 			if hasHostPackets {
 				decide(p.jobs[i : i+n])
 			}
-			if i += n; i < len(p.in) && e.takeWithJob(&p, i, true, hasHostPackets) {
+			if i += n; i < len(p.in) && e.acceptWithJob(&p, i, true, hasHostPackets) {
 				e.esp.ConfirmOpened(in, out)
 				e.finishOpened(p.in[i:i+1], p.out[i:i+1], p.jobs[i:i+1])
 			}

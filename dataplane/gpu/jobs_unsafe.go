@@ -36,9 +36,9 @@ const (
 	resultHostSeals = batch.Verdict(0xf002)
 )
 
-// takeResult returns the device's result of a packet with a job, without the bit esp.Admitted: it records that bit in the job.
+// acceptResult returns the device's result of a packet with a job, without the bit esp.Admitted: it records that bit in the job.
 // (Addresses of packets with jobs are even.)
-func takeResult(f batch.Frame, job *esp.Job, r batch.Result) batch.Result {
+func acceptResult(f batch.Frame, job *esp.Job, r batch.Result) batch.Result {
 	if job.Kind != esp.Open || r.Verdict.Action() != batch.ActionForward || r.Addr()&esp.Admitted == 0 {
 		return r
 	}

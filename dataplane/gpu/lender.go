@@ -183,7 +183,7 @@ func (l *lender) plausible(x *lentSA, number, last uint64) bool {
 	return false
 }
 
-// revoke gives all lent numbers up: the device is lost. A device that answers again may still use these numbers; takeAssigned
+// revoke gives all lent numbers up: the device is lost. A device that answers again may still use these numbers; acceptAssigned
 // discards such packets, as the host has sent higher numbers since.
 // Each loss costs all of them, so the pause after it grows if they follow each other.
 func (l *lender) revoke() {

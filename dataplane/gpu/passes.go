@@ -167,11 +167,11 @@ func (e *Engine) endFirstPass(f *flight) {
 		var protected int
 		switch {
 		case f.assignsSeqs():
-			hostPackets, protected = e.takeAssigned(f)
+			hostPackets, protected = e.acceptAssigned(f)
 		case f.expected.SA != nil && f.expected.SA.Direction() == ipsec.Out:
-			hostPackets = e.takeExpected(f)
+			hostPackets = e.acceptExpected(f)
 		default:
-			hostPackets, protected = e.takeFirstPass(f)
+			hostPackets, protected = e.acceptFirstPass(f)
 		}
 		if f.passFlags&findSAsFlag != 0 {
 			foundESP = e.esp.Received()

@@ -256,7 +256,7 @@ func TestChangedResultsAreRefused(t *testing.T) {
 	for _, verdict := range []batch.Verdict{resultHost, resultNeedsSeq} {
 		f.jobs[0] = esp.Job{Kind: esp.Open, Admitted: true, SA: r.sa, Seq: 1}
 		r.e.mailbox.slots[f.slots[0]].results[0].Verdict = verdict
-		r.e.takeAdmitted(f, false)
+		r.e.acceptAdmitted(f, false)
 		if v := f.chunk.Out[0].Verdict; v != batch.Drop(batch.GPUBadResult) || r.e.state.ok() || f.jobs[0].Kind != esp.Decided {
 			t.Errorf("%v: verdict %v, device out of use: %v", verdict, v, !r.e.state.ok())
 		}

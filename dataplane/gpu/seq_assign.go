@@ -105,9 +105,9 @@ func (e *Engine) postToAssign(f *flight) {
 	}
 }
 
-// takeAssigned finishes the packets of a chunk to which the device has assigned sequence numbers, and which it has sealed. It
+// acceptAssigned finishes the packets of a chunk to which the device has assigned sequence numbers, and which it has sealed. It
 // returns the number of the others, and of the packets to seal.
-func (e *Engine) takeAssigned(f *flight) (hostPackets, seal int) {
+func (e *Engine) acceptAssigned(f *flight) (hostPackets, seal int) {
 	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
 	for k := range f.tiles {
 		s := &e.mailbox.slots[f.slots[k]]
