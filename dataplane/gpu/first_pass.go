@@ -32,7 +32,8 @@ func admitted(r batch.Result) bool {
 	return r.Verdict.Action() == batch.ActionForward && r.Addr()&esp.Admitted != 0
 }
 
-// acceptFirstPass finishes the packets of a chunk that the device has opened in its first pass, in order. It returns the number of
+// acceptFirstPass finishes the packets of a chunk that the device has opened in its first pass, in order: it confirms their
+// replay windows now, while the packets of the host still have their last pass to come. It returns the number of
 // the packets that are the host's, and of these the ones that the device has classified.
 func (e *Engine) acceptFirstPass(f *flight) (hostPackets, classified int) {
 	others, finds := 0, f.passFlags&(findSAsFlag|expectFlag) != 0
