@@ -17,7 +17,7 @@ type expectation struct {
 	sa    *ipsec.SA // of nearly all packets of recent chunks; nil: none
 	seen  int       // such chunks in a row
 	pause int       // chunks until another SA is expected: packets were of others, or the device left them to the host
-	wait  int       // chunks until older ones may have their numbers: see settle
+	wait  int       // chunks until older ones may have their numbers: see awaitOlder
 	fixed bool      // sa is constant, for tests
 }
 
@@ -25,8 +25,8 @@ const (
 	expectShare = 16 // of so many packets, one may be of another SA
 	expectAfter = 2  // chunks
 	expectPause = findPause
-	settlePause = 64                     // chunks
-	settleLimit = 200 * time.Microsecond // for the first passes of older chunks
+	olderPause  = 64                     // chunks
+	olderLimit  = 200 * time.Microsecond // for the first passes of older chunks
 )
 
 // observe records a chunk of n packets, of which some were of an SA: that of its first packet with one. If the chunk was posted
@@ -65,8 +65,8 @@ func (e *Engine) expect(f *flight) bool {
 	if sa == nil || !e.esp.MayExpect(sa, e.ipsec.keys) {
 		return false
 	}
-	if sa.Direction() == ipsec.Out && !e.settle(sa) {
-		e.expected.wait = settlePause
+	if sa.Direction() == ipsec.Out && !e.awaitOlder(func() bool { return e.olderHaveSeqsOf(sa) }) {
+		e.expected.wait = olderPause
 		return false
 	}
 	x, ok := e.esp.Expect(sa, f.chunk.N)
@@ -76,27 +76,41 @@ func (e *Engine) expect(f *flight) bool {
 	return ok
 }
 
-// settle waits until all older chunks have numbers, but those that were posted for an outbound SA, or, if it is nil, for the
-// device to assign them. It reports whether that is so.
-func (e *Engine) settle(sa *ipsec.SA) bool {
-	for by := batch.Clock() + settleLimit; !e.olderHaveSeqs(sa); {
+// awaitOlder ends the first passes of older chunks until they are ready for the last one, within olderLimit. It reports whether
+// they are.
+func (e *Engine) awaitOlder(ready func() bool) bool {
+	for by := batch.Clock() + olderLimit; !ready(); {
 		if e.advance(); batch.Clock() > by {
-			return e.olderHaveSeqs(sa)
+			return ready()
 		}
 	}
 	return true
 }
 
-// olderHaveSeqs reports whether all chunks but the last one have their numbers: see settle.
-func (e *Engine) olderHaveSeqs(sa *ipsec.SA) bool {
-	for i := range e.inFlight[:len(e.inFlight)-1] {
-		f := &e.inFlight[i]
-		if f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting) && (f.expected.SA != sa || sa == nil && !f.assignsSeqs()) {
+// olderHaveSeqsOf reports whether a chunk can reserve numbers of an SA: all older chunks have their numbers, or were posted for
+// the same SA, which has reserved them.
+func (e *Engine) olderHaveSeqsOf(sa *ipsec.SA) bool {
+	for i := range e.older() {
+		if f := &e.inFlight[i]; f.beforeLastPass() && f.expected.SA != sa {
 			return false
 		}
 	}
 	return true
 }
+
+// olderAssigned reports whether the device can assign the numbers of a chunk: all older chunks have theirs, or were posted for the
+// device to assign them, which it does in the order of chunks.
+func (e *Engine) olderAssigned() bool {
+	for i := range e.older() {
+		if f := &e.inFlight[i]; f.beforeLastPass() && !f.assignsSeqs() {
+			return false
+		}
+	}
+	return true
+}
+
+// older returns all submitted chunks but the last one.
+func (e *Engine) older() []flight { return e.inFlight[:len(e.inFlight)-1] }
 
 // batchWords are the words of a warp batch's descriptors behind the tile header, in cache lines 1 to 3: expect.h and
 // seq_assign.h say which.

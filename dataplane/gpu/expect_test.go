@@ -315,7 +315,7 @@ func TestChunkThatTheDeviceHasNotSealedIsRefused(t *testing.T) {
 	}
 }
 
-// TestVainWaitsForOlderChunksAreNotRepeated: a worker whose older chunks take longer than settleLimit posts the next ones at once.
+// TestVainWaitsForOlderChunksAreNotRepeated: a worker whose older chunks take longer than olderLimit posts the next ones at once.
 func TestVainWaitsForOlderChunksAreNotRepeated(t *testing.T) {
 	r := newPassesRig(t, 8, 8)
 	r.submit(0, true)
@@ -325,7 +325,7 @@ func TestVainWaitsForOlderChunksAreNotRepeated(t *testing.T) {
 			t.Fatal("numbers were reserved before those of an older chunk")
 		}
 	}
-	if wait := r.e.expected.wait; wait != settlePause-6 {
+	if wait := r.e.expected.wait; wait != olderPause-6 {
 		t.Errorf("the next wait is after %d chunks", wait)
 	}
 }

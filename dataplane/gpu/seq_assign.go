@@ -65,7 +65,7 @@ func (e *Engine) mayAssignSeqs() bool {
 	if e.lender == nil || e.lender.paused() || x.off || x.seen < assignAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
 		return false
 	}
-	if !e.settle(nil) {
+	if !e.awaitOlder(e.olderAssigned) {
 		x.seen = 0
 		return false
 	}
