@@ -206,7 +206,7 @@ func (e *Engine) post(f *flight) {
 			s.jobs[i].set(&f.jobs[first+i])
 		}
 		if k == 0 && f.assignsSeqs() {
-			s.postWith(in, e.tiling.each(len(in)), e.number, releaseLockFlags, func(int) batchWords { return batchWords{low: f.ticket} })
+			s.postWith(in, e.tiling.each(len(in)), e.number, releaseLockFlags, func(int) batchWords { return ticketWords(f.ticket, false) })
 			continue
 		}
 		s.post(in, e.tiling.each(len(in)), e.number, nil, hasJobsFlag)

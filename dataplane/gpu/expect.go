@@ -112,9 +112,9 @@ func (e *Engine) olderAssigned() bool {
 // older returns all submitted chunks but the last one.
 func (e *Engine) older() []flight { return e.inFlight[:len(e.inFlight)-1] }
 
-// batchWords are the words of a warp batch's descriptors behind the tile header, in cache lines 1 to 3: expect.h and
-// seq_assign.h say which.
-type batchWords struct{ low, high, most uint32 }
+// batchWords are the words in the upper halves of a warp batch's cache lines 1 to 3, which have the tile header in other tiles.
+// expectedWords and ticketWords make them.
+type batchWords struct{ line1, line2, line3 uint32 }
 
 const (
 	expectKeyShift = 16
@@ -122,17 +122,18 @@ const (
 	expectExtended = 1 << 16
 )
 
-// wordsOf returns the words of a batch of which the first packet has a number in the chunk.
-func wordsOf(x *esp.Expected, packet int) (w batchWords) {
-	w.high = x.SA.KeyIndex() << expectKeyShift
+// expectedWords returns the words of a batch that is expected to be of an SA (kernel/expect.h): the sequence number of the batch's
+// first packet, the index of the SA's keys, and the longest packet that may be sealed. first is the place of that packet in the chunk.
+func expectedWords(x *esp.Expected, first int) (w batchWords) {
+	w.line2 = x.SA.KeyIndex() << expectKeyShift
 	if x.SA.Direction() == ipsec.In {
-		w.high |= expectOpen
+		w.line2 |= expectOpen
 		return w
 	}
-	seq := x.First + uint64(packet)
-	w.low, w.high, w.most = uint32(seq), w.high|uint32(seq>>32), uint32(x.Largest)
+	seq := x.First + uint64(first)
+	w.line1, w.line2, w.line3 = uint32(seq), w.line2|uint32(seq>>32), uint32(x.Largest)
 	if x.SA.Extended() {
-		w.most |= expectExtended
+		w.line3 |= expectExtended
 	}
 	return w
 }
@@ -150,7 +151,7 @@ func (e *Engine) postExpected(f *flight) {
 		first := f.tileStart(k)
 		in := f.chunk.In[first:f.tileStart(k+1)]
 		e.mailbox.slots[f.slots[k]].postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(at int) batchWords {
-			return wordsOf(&f.expected, first+at)
+			return expectedWords(&f.expected, first+at)
 		})
 	}
 	if e.fakeGPU != nil {

@@ -209,7 +209,7 @@ func (s *slot) postWith(frames []batch.Frame, each int, worker uint32, flags uin
 	seq, header := uint64(s.seq), tileHeader(frames, each, worker, flags)
 	for b := range s.batches {
 		w := words(b * each)
-		for i, word := range [...]uint32{header, w.low, w.high, w.most} {
+		for i, word := range [...]uint32{header, w.line1, w.line2, w.line3} {
 			lines[4*b+i] = seq | uint64(word)<<32
 		}
 	}

@@ -80,6 +80,16 @@ func (e *Engine) mayAssignSeqs() bool {
 	return e.lender.ready.Load() // still: what comes before may have found the device lost
 }
 
+// ticketWords returns the words of each batch of a tile: the ticket of the first one, and whether the tile waits until an older
+// chunk has released a lock that it has kept (kernel/seq_assign.h).
+func ticketWords(ticket uint32, waits bool) batchWords {
+	w := batchWords{line1: ticket}
+	if waits {
+		w.line2 = 1
+	}
+	return w
+}
+
 // postToAssign posts a chunk for the device to assign sequence numbers.
 func (e *Engine) postToAssign(f *flight) {
 	f.passFlags = assignSeqsFlags
@@ -89,10 +99,7 @@ func (e *Engine) postToAssign(f *flight) {
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
 	for k := range f.tiles {
-		w := batchWords{low: e.seqAssign.ticket}
-		if k == 0 && !e.seqAssign.lockKept {
-			w.high = 1
-		}
+		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.lockKept)
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		s := &e.mailbox.slots[f.slots[k]]
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
