@@ -88,7 +88,7 @@ func (e *Engine) abandonTiles(f *flight) {
 	case firstPass:
 		e.inFirstPass--
 		if f.assignsSeqs() {
-			e.seqAssign.lockKept, e.seqAssign.stuck = true, e.seqAssign.stuck || e.seqAssign.retried
+			e.seqAssign.inheritsLock, e.seqAssign.lockBroken = true, e.seqAssign.lockBroken || e.seqAssign.inheriting
 		}
 		e.pool.put(f.slots[:f.finished])
 	}

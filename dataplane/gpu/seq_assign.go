@@ -21,23 +21,27 @@ type seqAssignment struct {
 	seen     int    // chunks in a row with nearly all packets to seal
 	left     int    // chunks in a row with many packets that the device has left to the host
 	pause    int    // chunks
-	lockKept bool   // an abandoned chunk may keep the lock for good: the next chunk does not wait for it
-	retried  bool   // that next chunk is in flight
-	stuck    bool   // it was abandoned, too: the device may have lost count of tickets; until the kernel is launched again
 	off      bool   // for tests
 	sas      []*ipsec.SA
+
+	// An abandoned chunk may have kept the lock, and the host posts no last pass to release it. So the next chunk does not wait:
+	// it inherits the lock as it is. If that is LOCK_KEPT, all packets of the chunk are the host's, and its own release, with its
+	// own ticket, frees the lock.
+	inheritsLock bool // the next chunk
+	inheriting   bool // a chunk that inherits the lock is in flight
+	lockBroken   bool // it was abandoned, too: the device may have lost count of tickets; until the kernel is launched again
 }
 
 const (
-	assignShare = 16 // of so many packets, one may not be one to seal
-	assignAfter = 2  // chunks
-	leftShare   = 4
-	leftChunks  = 256
+	assignShare = 16  // of so many packets, one may not be one to seal
+	assignAfter = 2   // chunks
+	leftShare   = 4   // of so many packets, more than one is the host's
+	leftChunks  = 256 // such chunks in a row end the assignment
 	assignPause = findPause
 )
 
-// observe records a chunk: its packets, those to seal, of which some are of one SA, and those that the device has left to
-// the host, -1 if it was not asked.
+// observe records a chunk: its packets, those to seal, those of one SA (see expectation.observe), and those that the device has left
+// to the host, -1 if it was not asked.
 func (x *seqAssignment) observe(packets, seal, main, left int) {
 	most := seal*assignShare >= packets*(assignShare-1) && main*expectShare < packets*(expectShare-1)
 	switch {
@@ -70,9 +74,9 @@ func (e *Engine) mayAssignSeqs() bool {
 		return false
 	}
 	if n := e.kernel.launches.Load(); n != x.launches {
-		x.launches, x.ticket, x.lockKept, x.retried, x.stuck = n, 0, false, false, false
+		x.launches, x.ticket, x.inheritsLock, x.inheriting, x.lockBroken = n, 0, false, false, false
 	}
-	if x.stuck {
+	if x.lockBroken {
 		return false
 	}
 	e.esp.SetClock()
@@ -99,14 +103,14 @@ func (e *Engine) postToAssign(f *flight) {
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
 	for k := range f.tiles {
-		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.lockKept)
+		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.inheritsLock)
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		s := &e.mailbox.slots[f.slots[k]]
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
 		e.seqAssign.ticket += uint32(s.batches)
 	}
 	f.ticket, f.revoked = e.seqAssign.ticket, e.lender.revoked.Load()
-	e.seqAssign.retried, e.seqAssign.lockKept = e.seqAssign.retried || e.seqAssign.lockKept, false
+	e.seqAssign.inheriting, e.seqAssign.inheritsLock = e.seqAssign.inheriting || e.seqAssign.inheritsLock, false
 	if e.fakeGPU != nil {
 		e.fakeGPU(f)
 	}
@@ -126,7 +130,7 @@ func (e *Engine) acceptAssigned(f *flight) (hostPackets, seal int) {
 	}
 	e.esp.BeginSealed(f.jobs, hostPackets, e.ipsec.keys)
 	seal = f.chunk.N - hostPackets
-	e.seqAssign.retried = false
+	e.seqAssign.inheriting = false
 	revoked := f.revoked != e.lender.revoked.Load() // the host has used numbers behind those of the device
 	var low *ipsec.SA
 	for k := range f.tiles {

@@ -17,6 +17,10 @@
  *	cache line 1  the ticket of the tile's first batch
  *	cache line 2  nonzero: the tile is the first of its chunk, and waits until an older chunk has released a lock that it kept
  *
+ * A tile that does not wait inherits the lock as it is. If that is LOCK_KEPT, all its packets are the host's, and the lock stays kept
+ * behind it, with its own ticket. Such are the later tiles of a chunk, and the first tile behind a chunk that the host has
+ * abandoned, which nobody releases: then the inheriting chunk's own release frees the lock (inheritsLock in seq_assign.go).
+ *
  * Of a tile with RELEASE_LOCK, cache line 1 has the ticket behind a chunk that has kept the lock, which the tile releases.
  *
  * A tile with SEQ_REQUESTS has a request of the host per packet: a job and a frame (serve_request).
@@ -31,7 +35,7 @@
 struct ticket_lock {
 	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock, and LOCK_KEPT */
 	uint32_t first;        /* ticket of the tile's first batch */
-	uint32_t waits;        /* whether the tile waits for a kept lock: cache line 2 */
+	uint32_t waits;        /* for a kept lock, which the tile inherits otherwise: cache line 2 */
 	uint32_t batches;      /* of the tile */
 };
 
