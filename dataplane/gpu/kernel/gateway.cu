@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 		return;
 	}
 	if (threadIdx.x == 0)
-		sh->serving = 0; /* of no tile: sequence numbers begin with 1 */
+		sh->block_serving = 0; /* of no tile: sequence numbers begin with 1 */
 	aes_fill_encrypt(aes->encrypt, threadIdx.x, blockDim.x);
 	aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
 	__syncthreads();
@@ -62,7 +62,7 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 		struct tile tile = tile_of(&m, slot, seq, header);
 		int active = has_packet(&tile, batch_index);
 		if (header & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (header & ASSIGN_SEQS) == ASSIGN_SEQS) {
-			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->serving, batch_index, poll.w, header);
+			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->block_serving, batch_index, poll.w, header);
 		} else if (header & SEQ_REQUESTS) {
 			serve_batch(&m, &tile, &ipsec, batch_index, poll.w);
 		} else if (header & CLASSIFY) {

@@ -45,18 +45,19 @@ struct ticket_lock {
 #define KEPT_POLLS (1u << 20) /* of a kept lock, in about a second: the host has abandoned the chunk then */
 #define LOCK_POLLS (1u << 22) /* in seconds: a host that does not count tickets as the device must not stop the kernel */
 
-/* The value of block_serving when a number of batches of a tile have had the lock. */
+/* The value of block_serving, the word in shared memory by which the lock passes within a tile, when a number of the tile's batches
+ * have had the lock. */
 DEVICE uint32_t block_serving_of(const struct tile *tile, uint32_t batches) { return tile->seq << 7 | batches << 2; }
 
 /* Acquires the lock for a batch. All lanes call it. Returns LOCK_KEPT if packets of the chunk are left to the host, or
  * LOCK_LOST. */
-DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block, const struct tile *tile, uint32_t batch)
+DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block_serving, const struct tile *tile, uint32_t batch)
 {
 	uint32_t v = 0;
 
 	if (lane_id() == 0 && batch > 0) {
 		do
-			v = load_shared32(block);
+			v = load_shared32(block_serving);
 		while ((v & ~(LOCK_KEPT | LOCK_LOST)) != block_serving_of(tile, batch));
 		v &= LOCK_KEPT | LOCK_LOST;
 	} else if (lane_id() == 0) {
@@ -75,11 +76,11 @@ DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block, co
 /* Releases the lock to the next batch. Within a block, it waits for no number: a fence would take as long as all numbers
  * of a tile together. A multiprocessor passes the accesses of its warps on in their order; if it did not, neighboring
  * batches would have numbers in another order, but never the same ones. */
-DEVICE void release_lock(const struct ticket_lock *lock, uint32_t *block, const struct tile *tile, uint32_t batch, uint32_t state)
+DEVICE void release_lock(const struct ticket_lock *lock, uint32_t *block_serving, const struct tile *tile, uint32_t batch, uint32_t state)
 {
 	__syncwarp();
 	if (lane_id() == 0 && batch + 1 < lock->batches) {
-		store_shared32(block, block_serving_of(tile, batch + 1) | state);
+		store_shared32(block_serving, block_serving_of(tile, batch + 1) | state);
 	} else if (lane_id() == 0 && !(state & LOCK_LOST)) {
 		fence_acq_rel_gpu();
 		store32(lock->now_serving, (lock->first + batch + 1) << 1 | state);
@@ -213,7 +214,7 @@ DEVICE void store_host_seals(const struct mailbox *m, const struct tile *tile, u
 /* Returns the context of a lane whose packet is to be sealed with a sequence number that the device assigns, and moves w to the frame to
  * transmit. JOB_NONE: the lane has no packet, or it is the host's, and the result is stored. */
 DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
-				     uint32_t *block, uint32_t batch, struct desc_word *w, uint32_t flags)
+				     uint32_t *block_serving, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
 	struct ticket_lock lock = {now_serving_of(ipsec, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
 			    batch_count(flags)};
@@ -227,17 +228,17 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	if (mine)
 		n = find_tunnel_sa(ipsec, scratch->headers[lane_id()], *w, (flags & CLAMP_MSS) != 0);
 	uint32_t left = __ballot_sync(FULL_MASK, received && n.key == NO_SA);
-	if (left && lane_id() > lowest_bit(left))
+	if (left && lane_id() > lowest_bit(left)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
 	struct sharers s = sharers_of(n.key);
 	uint64_t first = 0;
 
-	uint32_t state = acquire_lock(&lock, block, tile, batch);
+	uint32_t state = acquire_lock(&lock, block_serving, tile, batch);
 	if (state)
 		n.key = NO_SA;
 	if (n.key != NO_SA && s.place == 0)
 		first = atomic_add64(&ipsec->seqs[n.key].next, s.count);
-	release_lock(&lock, block, tile, batch, state | (left ? LOCK_KEPT : 0));
+	release_lock(&lock, block_serving, tile, batch, state | (left ? LOCK_KEPT : 0));
 	uint64_t seq = shuffle64(first, s.leader) + s.place;
 	int assigned = n.key != NO_SA && seq <= n.last;
 	if (!assigned || (n.job.flags & JOB_KIND) != JOB_SEAL) {
