@@ -204,11 +204,11 @@ func (e *Engine) endFirstPass(f *flight) {
 		sa, packets = f.expected.SA, c.N-hostPackets
 	}
 	e.expected.observe(sa, packets, c.N)
-	if left := -1; e.lender != nil {
+	if toHost := -1; e.lender != nil {
 		if f.assignsSeqs() {
-			left = hostPackets
+			toHost = hostPackets
 		}
-		e.seqAssign.observe(c.N, aead+hmac-e.esp.Received(), packets, left)
+		e.seqAssign.observe(c.N, aead+hmac-e.esp.Received(), packets, toHost)
 	}
 	e.setReceiving(f, e.esp.Received() > 0)
 	class := e.classify(f)

@@ -19,7 +19,7 @@ type seqAssignment struct {
 	ticket   uint32 // of the next batch
 	launches uint32 // of the kernel: each begins with ticket 0
 	seen     int    // chunks in a row with nearly all packets to seal
-	left     int    // chunks in a row with many packets that the device has left to the host
+	mostHost int    // chunks in a row with many packets that the device has left to the host
 	pause    int    // chunks
 	off      bool   // for tests
 	sas      []*ipsec.SA
@@ -35,31 +35,31 @@ type seqAssignment struct {
 const (
 	assignShare = 16  // of so many packets, one may not be one to seal
 	assignAfter = 2   // chunks
-	leftShare   = 4   // of so many packets, more than one is the host's
-	leftChunks  = 256 // such chunks in a row end the assignment
+	hostShare   = 4   // of so many packets, more than one is the host's
+	hostChunks  = 256 // such chunks in a row end the assignment
 	assignPause = findPause
 )
 
 // observe records a chunk: its packets, those to seal, those of one SA (see expectation.observe), and those that the device has left
 // to the host, -1 if it was not asked.
-func (x *seqAssignment) observe(packets, seal, main, left int) {
-	most := seal*assignShare >= packets*(assignShare-1) && main*expectShare < packets*(expectShare-1)
+func (x *seqAssignment) observe(packets, seal, ofOneSA, toHost int) {
+	most := seal*assignShare >= packets*(assignShare-1) && ofOneSA*expectShare < packets*(expectShare-1)
 	switch {
 	case x.pause > 0:
 		x.pause--
 		return
-	case left < 0 && !most, left >= 0 && seal*assignShare < packets*(assignShare-1):
+	case toHost < 0 && !most, toHost >= 0 && seal*assignShare < packets*(assignShare-1):
 		x.seen = 0
 	default:
 		x.seen++
 	}
-	if left*leftShare > packets {
-		x.left++
-	} else if left >= 0 {
-		x.left = 0
+	if toHost*hostShare > packets {
+		x.mostHost++
+	} else if toHost >= 0 {
+		x.mostHost = 0
 	}
-	if x.left > leftChunks {
-		x.seen, x.left, x.pause = 0, 0, assignPause
+	if x.mostHost > hostChunks {
+		x.seen, x.mostHost, x.pause = 0, 0, assignPause
 	}
 }
 

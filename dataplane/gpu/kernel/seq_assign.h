@@ -142,15 +142,15 @@ struct sharers {
 DEVICE struct sharers sharers_of(uint32_t key)
 {
 	struct sharers s = {0, 0, 0};
-	uint32_t left = __ballot_sync(FULL_MASK, key != NO_SA);
+	uint32_t remaining = __ballot_sync(FULL_MASK, key != NO_SA);
 
 	PRAGMA_UNROLL_1
-	while (left) {
-		uint32_t leader = lowest_bit(left);
+	while (remaining) {
+		uint32_t leader = lowest_bit(remaining);
 		uint32_t same = __ballot_sync(FULL_MASK, key == __shfl_sync(FULL_MASK, key, leader) && key != NO_SA);
 		if (same >> lane_id() & 1)
 			s = (struct sharers){leader, __popc(same), __popc(same & ((1u << lane_id()) - 1))};
-		left &= ~same;
+		remaining &= ~same;
 	}
 	return s;
 }
@@ -227,8 +227,8 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	__syncwarp();
 	if (mine)
 		n = find_tunnel_sa(ipsec, scratch->headers[lane_id()], *w, (flags & CLAMP_MSS) != 0);
-	uint32_t left = __ballot_sync(FULL_MASK, received && n.key == NO_SA);
-	if (left && lane_id() > lowest_bit(left)) /* the host takes the numbers of all packets behind its first one */
+	uint32_t to_host = __ballot_sync(FULL_MASK, received && n.key == NO_SA);
+	if (to_host && lane_id() > lowest_bit(to_host)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
 	struct sharers s = sharers_of(n.key);
 	uint64_t first = 0;
@@ -238,7 +238,7 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 		n.key = NO_SA;
 	if (n.key != NO_SA && s.place == 0)
 		first = atomic_add64(&ipsec->seqs[n.key].next, s.count);
-	release_lock(&lock, block_serving, tile, batch, state | (left ? LOCK_KEPT : 0));
+	release_lock(&lock, block_serving, tile, batch, state | (to_host ? LOCK_KEPT : 0));
 	uint64_t seq = shuffle64(first, s.leader) + s.place;
 	int assigned = n.key != NO_SA && seq <= n.last;
 	if (!assigned || (n.job.flags & JOB_KIND) != JOB_SEAL) {
