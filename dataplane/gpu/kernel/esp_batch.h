@@ -111,7 +111,9 @@ DEVICE void match_staged_set(const struct mailbox *m, const struct tile *tile, c
 }
 
 /* Seals or opens the staged packets of a batch and updates w. Returns whether the lane's packet is
- * to be looked up, and written back afterwards: *segments. Results of dropped packets are stored. */
+ * to be looked up, and written back afterwards: *segments. Results of dropped packets are stored. With FIND_SAS, the first loop
+ * loads packets in its first round, and in its second the keys that find_staged_set has found; find = 0 ends it there. Otherwise
+ * one round loads both. */
 DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
 			    const struct staging *s, const struct aes_tables *t, struct warp_scratch *scratch, uint32_t batch,
 			    struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct segments *segments, uint32_t flags)
@@ -208,6 +210,9 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 		struct result r = {0, 0, RESULT_HOST};
 		store_result(m, tile, batch, r);
 	}
+	/* Each round first finishes the previous set: it looks up its packets, writes them back and erases its keys; the first round has none,
+	 * and looks up the packets without a job. Then it stages, and seals or opens, the next set. c.admitted, which that sets, goes into the
+	 * address of the result that the next round stores. */
 	PRAGMA_UNROLL_1
 	for (;;) {
 		process_batch(m, tile, scratch, s, batch, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
