@@ -49,9 +49,12 @@ func acceptResult(f batch.Frame, job *esp.Job, r batch.Result) batch.Result {
 
 const jobBytes = 16 // the kernel loads it at once
 
-var _ = [1]struct{}{}[unsafe.Sizeof(deviceJob{})-jobBytes]
+var (
+	_ = [1]struct{}{}[unsafe.Sizeof(deviceJob{})-jobBytes]
+	_ = [1]struct{}{}[unsafe.Sizeof(seqRequest{})-jobBytes]
+)
 
-// setSeq sets the sequence number of a job with jobEncapsulate, or of a request.
+// setSeq sets the sequence number of a job with jobEncapsulate.
 func (j *deviceJob) setSeq(seq uint64) { j.SeqHigh, j.IPLen = uint32(seq), uint16(seq>>32) }
 
 // set writes a job in the device's format.

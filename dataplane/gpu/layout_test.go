@@ -171,6 +171,7 @@ func defineJobs(h *cheader.Header) {
 	h.Define("SEQS_LOW", seqsLow, "numbers; with fewer left, the device reports REPORT_SEQS_LOW")
 	h.Define("REPORT_SEQS_LOW", esp.ReportSeqsLow, "in the upper half of a report about an SA")
 	h.Struct("job", deviceJob{}, "key", "seq_high", "esp", "bytes", "ip_len", "flags")
+	h.Struct("seq_request", seqRequest{}, "key", "seq_low", "extended", "tunnel", "seq_high", "what")
 	h.Struct("sa_seqs", saSeqs{}, "next", "last")
 	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "seqs", "tunnels", "now_serving", "staging_words")
 }

@@ -29,6 +29,12 @@ const (
 // saSeqs is struct sa_seqs of job.h.
 type saSeqs struct{ Next, Last uint64 }
 
+// seqRequest is struct seq_request of job.h, which explains the fields. It has the size of a deviceJob, and is in its place.
+type seqRequest struct {
+	Key, SeqLow                     uint32
+	Extended, Tunnel, SeqHigh, What uint16
+}
+
 // request is what the device is asked about an SA: kernel/seq_assign.h, serve_request.
 type request struct {
 	what    uint16
@@ -40,12 +46,11 @@ type request struct {
 	esn     bool
 }
 
-// set writes a request in the memory of a job, and returns the frame that has the rest of it: serve_request in the kernel.
-func (r *request) set(j *deviceJob) batch.Frame {
-	*j = deviceJob{Key: r.key, Bytes: r.tunnel, Flags: r.what}
-	j.setSeq(r.seq)
+// set writes a request in the device's format, and returns the frame that has the rest of it.
+func (r *request) set(to *seqRequest) batch.Frame {
+	*to = seqRequest{Key: r.key, SeqLow: uint32(r.seq), SeqHigh: uint16(r.seq >> 32), Tunnel: r.tunnel, What: r.what}
 	if r.esn {
-		j.ESP = 1
+		to.Extended = 1
 	}
 	return batch.Frame{Addr: r.count, Len: r.longest}
 }
@@ -60,8 +65,9 @@ func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
 		now := all[:min(len(all), l.batches*batchFrames)]
 		all = all[len(now):]
 		l.frames = l.frames[:0]
+		to := l.slot.requests()
 		for i, r := range now {
-			l.frames = append(l.frames, r.set(&l.slot.jobs[i]))
+			l.frames = append(l.frames, r.set(&to[i]))
 		}
 		pending := l.slot.answers()[:len(now)]
 		for i := range pending {

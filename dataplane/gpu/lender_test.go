@@ -49,7 +49,7 @@ func newLenderRig(t *testing.T, sas int) *lenderRig {
 		seq, batches := s.seq, s.batches
 		serve := func() {
 			for i := range n {
-				s.answers()[i] = r.serve(s.jobs[i], counts[i])
+				s.answers()[i] = r.serve(s.requests()[i], counts[i])
 			}
 			for i := range batches {
 				atomic.StoreUint32(&s.done[i], seq)
@@ -67,24 +67,24 @@ func newLenderRig(t *testing.T, sas int) *lenderRig {
 }
 
 // serve is serve_request.
-func (r *lenderRig) serve(j deviceJob, count uint32) (old uint64) {
-	number := uint64(j.IPLen)<<32 | uint64(j.SeqHigh)
-	switch j.Flags {
+func (r *lenderRig) serve(q seqRequest, count uint32) (old uint64) {
+	number := uint64(q.SeqHigh)<<32 | uint64(q.SeqLow)
+	switch q.What {
 	case requestLend:
-		r.next[j.Key].Store(seqsRetired)
-		r.last[j.Key].Store(number)
-		r.next[j.Key].Store(number - uint64(count) + 1)
-		r.tunnels[j.Bytes].Store(uint64(j.Key) + 1)
+		r.next[q.Key].Store(seqsRetired)
+		r.last[q.Key].Store(number)
+		r.next[q.Key].Store(number - uint64(count) + 1)
+		r.tunnels[q.Tunnel].Store(uint64(q.Key) + 1)
 	case requestExtend:
-		r.last[j.Key].Store(number)
+		r.last[q.Key].Store(number)
 	case requestTake:
-		last := r.last[j.Key].Load()
-		if old = r.next[j.Key].Add(uint64(count)) - uint64(count); last == 0 || old+uint64(count)-1 > last {
+		last := r.last[q.Key].Load()
+		if old = r.next[q.Key].Add(uint64(count)) - uint64(count); last == 0 || old+uint64(count)-1 > last {
 			old |= seqsRetired
 		}
 	case requestRetire:
-		r.tunnels[j.Bytes].CompareAndSwap(uint64(j.Key)+1, 0)
-		old = r.next[j.Key].Swap(seqsRetired)
+		r.tunnels[q.Tunnel].CompareAndSwap(uint64(q.Key)+1, 0)
+		old = r.next[q.Key].Swap(seqsRetired)
 	}
 	return old
 }

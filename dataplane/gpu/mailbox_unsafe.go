@@ -250,6 +250,11 @@ func (s *slot) saReports() []esp.SAReport {
 	return unsafe.Slice((*esp.SAReport)(unsafe.Pointer(&s.jobs[0])), len(s.jobs))
 }
 
+// requests returns the requests of a tile (lender.ask): they are where jobs are otherwise.
+func (s *slot) requests() []seqRequest {
+	return unsafe.Slice((*seqRequest)(unsafe.Pointer(&s.jobs[0])), len(s.jobs))
+}
+
 // answers returns the answers to requests (lender.ask), in place of results.
 func (s *slot) answers() []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&s.results[0])), len(s.results))

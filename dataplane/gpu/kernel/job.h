@@ -23,8 +23,7 @@ CHECK_JOB_LAYOUT;
 
 DEVICE uint32_t job_kind(const struct job *j) { return j->flags & JOB_KIND; }
 
-/* The sequence number of a job with JOB_ENCAPSULATE, or of a request (serve_request): bits 0 to 31 are in seq_high, bits 32 to 47 in
- * ip_len. */
+/* The sequence number of a job with JOB_ENCAPSULATE: bits 0 to 31 are in seq_high, bits 32 to 47 in ip_len. */
 DEVICE uint32_t job_seq_low(const struct job *j) { return j->seq_high; }
 DEVICE uint32_t job_seq_high(const struct job *j) { return j->ip_len; }
 
@@ -44,6 +43,19 @@ struct sa_seqs {
 };
 
 CHECK_SA_SEQS_LAYOUT;
+
+/* A request of the host about the sequence numbers of an outbound SA, in place of a job (serve_request). The frame beside it has a
+ * count of numbers in place of the address, and the longest packet to seal as its length. */
+struct seq_request {
+	uint32_t key;      /* of the SA, as in a job */
+	uint32_t seq_low;  /* bits 0 to 31 of the last number to lend */
+	uint16_t extended; /* 1: the SA has 64-bit sequence numbers */
+	uint16_t tunnel;   /* of the SA */
+	uint16_t seq_high; /* bits 32 to 47 of the last number to lend */
+	uint16_t what;     /* REQUEST_LEND, REQUEST_EXTEND, REQUEST_TAKE or REQUEST_RETIRE */
+};
+
+CHECK_SEQ_REQUEST_LAYOUT;
 
 /* Tables of a gateway in device memory, and the size of staging buffers: the second parameter of the gateway kernel. */
 struct ipsec_tables {

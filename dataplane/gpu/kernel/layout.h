@@ -221,6 +221,15 @@
 	static_assert(__builtin_offsetof(struct job, flags) == 14, "struct job: flags"); \
 	static_assert(sizeof(struct job) == 16, "struct job: size")
 
+#define CHECK_SEQ_REQUEST_LAYOUT \
+	static_assert(__builtin_offsetof(struct seq_request, key) == 0, "struct seq_request: key"); \
+	static_assert(__builtin_offsetof(struct seq_request, seq_low) == 4, "struct seq_request: seq_low"); \
+	static_assert(__builtin_offsetof(struct seq_request, extended) == 8, "struct seq_request: extended"); \
+	static_assert(__builtin_offsetof(struct seq_request, tunnel) == 10, "struct seq_request: tunnel"); \
+	static_assert(__builtin_offsetof(struct seq_request, seq_high) == 12, "struct seq_request: seq_high"); \
+	static_assert(__builtin_offsetof(struct seq_request, what) == 14, "struct seq_request: what"); \
+	static_assert(sizeof(struct seq_request) == 16, "struct seq_request: size")
+
 #define CHECK_SA_SEQS_LAYOUT \
 	static_assert(__builtin_offsetof(struct sa_seqs, next) == 0, "struct sa_seqs: next"); \
 	static_assert(__builtin_offsetof(struct sa_seqs, last) == 8, "struct sa_seqs: last"); \

@@ -23,7 +23,7 @@
  *
  * Of a tile with RELEASE_LOCK, cache line 1 has the ticket behind a chunk that has kept the lock, which the tile releases.
  *
- * A tile with SEQ_REQUESTS has a request of the host per packet: a job and a frame (serve_request).
+ * A tile with SEQ_REQUESTS has a request of the host per packet (struct seq_request), in place of a job, and a frame.
  *
  * Included by esp_batch.h. */
 #ifndef WARPROUTE_SEQ_ASSIGN_H
@@ -96,23 +96,23 @@ DEVICE uint32_t *now_serving_of(const struct ipsec_tables *ipsec, uint32_t heade
 	return ipsec->now_serving + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS * (SECTOR / 4);
 }
 
-/* Serves a request of the host about the sequence numbers of an SA. It is in the memory of a job and a frame (request.set in
- * lend_requests.go). Returns the answer, which the host reads in place of a result. */
-DEVICE uint64_t serve_request(const struct ipsec_tables *ipsec, struct job j, struct desc_word w)
+/* Serves a request of the host about the sequence numbers of an SA (request.set in lend_requests.go). Returns the answer, which the
+ * host reads in place of a result. */
+DEVICE uint64_t serve_request(const struct ipsec_tables *ipsec, struct seq_request r, struct desc_word w)
 {
-	struct sa_seqs *n = ipsec->seqs + (j.key & JOB_KEY_MASK);
-	uint64_t seq = (uint64_t)j.ip_len << 32 | j.seq_high, old = 0, last; /* as job_seq_low and job_seq_high have it */
-	uint32_t tunnel = j.bytes, count = w.low;
+	struct sa_seqs *n = ipsec->seqs + (r.key & JOB_KEY_MASK);
+	uint64_t seq = (uint64_t)r.seq_high << 32 | r.seq_low, old = 0, last;
+	uint32_t count = w.low;
 
-	switch (j.flags) {
-	case REQUEST_LEND: /* count numbers up to seq, for packets as long as the frame at most; esp says whether they have 64 bits */
+	switch (r.what) {
+	case REQUEST_LEND: /* count numbers up to seq, for packets as long as the frame at most */
 		atomic_exchange64(&n->next, SEQS_RETIRED); /* if the host has revoked a loan */
 		fence_acq_rel_gpu();
 		store64(&n->last, seq);
 		fence_acq_rel_gpu();
 		old = atomic_exchange64(&n->next, seq - count + 1);
 		fence_acq_rel_gpu();
-		store64(ipsec->tunnels + tunnel, (uint64_t)j.esp << SA_EXTENDED_SHIFT | (uint64_t)(w.high & 0xffff) << 32 | (j.key + 1));
+		store64(ipsec->tunnels + r.tunnel, (uint64_t)r.extended << SA_EXTENDED_SHIFT | (uint64_t)(w.high & 0xffff) << 32 | (r.key + 1));
 		break;
 	case REQUEST_EXTEND: /* up to seq */
 		store64(&n->last, seq);
@@ -125,8 +125,8 @@ DEVICE uint64_t serve_request(const struct ipsec_tables *ipsec, struct job j, st
 			old |= SEQS_RETIRED;
 		break;
 	case REQUEST_RETIRE:
-		if ((uint32_t)load64(ipsec->tunnels + tunnel) == (j.key & JOB_KEY_MASK) + 1)
-			store64(ipsec->tunnels + tunnel, 0);
+		if ((uint32_t)load64(ipsec->tunnels + r.tunnel) == (r.key & JOB_KEY_MASK) + 1)
+			store64(ipsec->tunnels + r.tunnel, 0);
 		old = atomic_exchange64(&n->next, SEQS_RETIRED);
 		break;
 	}
@@ -268,13 +268,16 @@ DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uin
 	return j;
 }
 
+/* The request in the memory of a job, which has the same size. */
+DEVICE struct seq_request request_of(struct job j) { return (struct seq_request){j.key, j.seq_high, j.esp, j.bytes, j.ip_len, j.flags}; }
+
 /* Serves the requests of a batch. */
 DEVICE void serve_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, uint32_t batch, struct desc_word w)
 {
 	struct job j = load_job(m, tile, batch);
 
 	if (has_packet(tile, batch))
-		host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch), serve_request(ipsec, j, w));
+		host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch), serve_request(ipsec, request_of(j), w));
 }
 
 #endif
