@@ -123,7 +123,7 @@ func (h *keyWriter) Store(index uint32, k *device.Key) { h.put(index, k.Bytes())
 // Erase implements gateway.Device.
 func (h *keyWriter) Erase(index uint32) {
 	h.d.tables.patcher.drain() // no packet finds the SA any more
-	h.d.ipsecTables.settle(index)
+	h.d.ipsecTables.awaitKeyUsers(index)
 	h.put(index, nil)
 }
 

@@ -19,7 +19,7 @@ const (
 	requestLend   = 1
 	requestExtend = 2
 	requestTake   = 3
-	requestRetire = 4
+	requestRetire = 4 // ends a loan
 
 	seqsRetired = 1 << 63
 	noAnswer    = 1<<64 - 1 // no request has this answer
@@ -92,15 +92,15 @@ func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
 	return answers, true
 }
 
-// settle waits until no chunk uses the keys at an index, whose SA was lent. If one still does after policyWait, the index is not lent
-// again before it has ended.
-func (t *ipsecTables) settle(index uint32) {
+// awaitKeyUsers waits until no chunk uses the keys at an index, whose SA was lent. If one still does after policyWait, the index is not
+// lent again before it has ended.
+func (t *ipsecTables) awaitKeyUsers(index uint32) {
 	l := t.lender
 	if l == nil {
 		return
 	}
 	l.mu.Lock()
-	before := l.retired[index]
+	before := l.keyUsers[index]
 	l.mu.Unlock()
 	for by := time.Now().Add(policyWait); !t.policies.ended(before) && time.Now().Before(by); {
 		time.Sleep(pollInterval)

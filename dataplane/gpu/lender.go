@@ -47,10 +47,11 @@ type lender struct {
 	reviewed time.Duration
 	due      atomic.Int64 // of the next review
 
-	retired map[uint32][]chunkCounter // by key: chunks that may use it
-	leaving map[uint32][]chunkCounter // by tunnel: chunks whose packets may have had an earlier SA; the host takes numbers for them yet
-	chunks  func() []chunkCounter
-	drained func(before []chunkCounter) bool
+	// Chunks that had begun when a loan ended. Nothing is lent for their key or tunnel before they are drained.
+	keyUsers    map[uint32][]chunkCounter // by key: they may use it
+	tunnelUsers map[uint32][]chunkCounter // by tunnel: the host may yet take numbers of the tunnel's next SA for their packets
+	chunks      func() []chunkCounter
+	drained     func(before []chunkCounter) bool
 }
 
 // outbound is what a worker knows of SAs: see esp.Stage.
@@ -81,7 +82,7 @@ func newLender(state *deviceState, m *mailbox, p *slotPool, o Options) *lender {
 	p.keep(1)
 	return &lender{
 		state: state, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, sas: map[*ipsec.SA]*lentSA{},
-		retired: map[uint32][]chunkCounter{}, leaving: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, drained: func([]chunkCounter) bool { return true },
+		keyUsers: map[uint32][]chunkCounter{}, tunnelUsers: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, drained: func([]chunkCounter) bool { return true },
 	}
 }
 
@@ -106,18 +107,19 @@ func (l *lender) start() {
 	}
 }
 
-// end takes all numbers back, and permits no loans until start. The kernel still runs.
+// end ends all loans, and permits none until start. The kernel still runs.
 func (l *lender) end() {
 	if l != nil {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.retire(l.order)
+		l.endLoans(l.order)
 		l.open = false
 	}
 }
 
-// lends reports whether the device may assign sequence numbers. After it was lost, it first gives up the numbers of that time.
-func (l *lender) lends() bool {
+// ensureReady makes the device ready to assign sequence numbers, and reports whether it is. After revoke, it asks the device to end
+// the loans of that time, and waits for the answers.
+func (l *lender) ensureReady() bool {
 	if l.ready.Load() {
 		return true
 	}
@@ -140,11 +142,12 @@ func (l *lender) lends() bool {
 func (l *lender) Reclaim(s *ipsec.SA) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.retire([]*ipsec.SA{s})
+	l.endLoans([]*ipsec.SA{s})
 }
 
-// retire takes the numbers of SAs back, or gives them up. Others than lent ones are ignored.
-func (l *lender) retire(sas []*ipsec.SA) {
+// endLoans ends the loans of SAs: it asks the device for the first number that is not assigned, with which the host continues. If the
+// device does not answer, the host gives up the numbers of all loans (revoke). SAs without a loan are ignored.
+func (l *lender) endLoans(sas []*ipsec.SA) {
 	var all []request
 	var of []*ipsec.SA
 	for _, s := range sas {
@@ -166,7 +169,7 @@ func (l *lender) retire(sas []*ipsec.SA) {
 	}
 	used := l.chunks()
 	for i, s := range of {
-		l.retired[l.sas[s].key], l.leaving[s.Tunnel()] = used, used
+		l.keyUsers[l.sas[s].key], l.tunnelUsers[s.Tunnel()] = used, used
 		delete(l.sas, s)
 		s.Return(next[i])
 	}
@@ -197,7 +200,7 @@ func (l *lender) revoke() {
 	l.pausedUntil.Store(int64(l.lostAt + l.pause))
 	used := l.chunks()
 	for s, x := range l.sas {
-		l.retired[x.key], l.leaving[s.Tunnel()] = used, used
+		l.keyUsers[x.key], l.tunnelUsers[s.Tunnel()] = used, used
 		l.stale = append(l.stale, request{what: requestRetire, key: x.key, tunnel: uint16(s.Tunnel())})
 		s.Revoke()
 	}
@@ -245,5 +248,5 @@ func (l *lender) take(all []ipsec.Taking) {
 			t.Got(n)
 		}
 	}
-	l.retire(empty)
+	l.endLoans(empty)
 }

@@ -112,7 +112,7 @@ func (r *lenderRig) use(sa int, number uint64) {
 }
 
 func (r *lenderRig) lend(sas ...*ipsec.SA) {
-	if r.l.lends() {
+	if r.l.ensureReady() {
 		r.l.lend(sas, &testOutbound{1400, true})
 	}
 }
@@ -341,11 +341,11 @@ func TestLostDeviceNumbersNothingUntilItAnswers(t *testing.T) {
 	if first, n := r.sas[0].Reserve(1); first != lentSeqs+1 || n != 1 || r.sas[1].Lender() != nil {
 		t.Errorf("%d numbers from %d on after the loss; the other SA is lent: %v", n, first, r.sas[1].Lender() != nil)
 	}
-	if r.l.lends() {
+	if r.l.ensureReady() {
 		t.Error("the lost device may assign sequence numbers")
 	}
 	(<-r.late)()
-	if !r.l.lends() || r.tunnels[0].Load() != 0 || r.tunnels[1].Load() != 0 {
+	if !r.l.ensureReady() || r.tunnels[0].Load() != 0 || r.tunnels[1].Load() != 0 {
 		t.Error("the device still finds the SAs that were lent before it was lost")
 	}
 }

@@ -19,7 +19,7 @@ const (
 	reviewMost = 1024
 )
 
-// lend lends the numbers of SAs. An SA by which packets do not leave any more then has them back.
+// lend lends the numbers of SAs. The loan of an SA by which packets do not leave any more ends at once.
 func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -29,11 +29,11 @@ func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 	var all []request
 	for _, s := range sas {
 		key := s.KeyIndex()
-		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.drained(l.retired[key]) || !l.drained(l.leaving[s.Tunnel()]) { // the host may yet assign numbers to packets of older chunks
+		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.drained(l.keyUsers[key]) || !l.drained(l.tunnelUsers[s.Tunnel()]) { // the host may yet assign numbers to packets of older chunks
 			continue
 		}
-		delete(l.retired, key)
-		delete(l.leaving, s.Tunnel())
+		delete(l.keyUsers, key)
+		delete(l.tunnelUsers, s.Tunnel())
 		first, last, ok := s.Lend(lentSeqs, l)
 		if !ok {
 			continue
@@ -53,7 +53,7 @@ func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 			ended = append(ended, s)
 		}
 	}
-	l.retire(ended)
+	l.endLoans(ended)
 }
 
 // extend lends more numbers of an SA, which the device has asked for, with each chunk until it has them.
@@ -94,7 +94,7 @@ func (l *lender) review(by outbound) {
 		}
 	}
 	l.reviewed, l.ending = now, ended
-	l.retire(ended)
+	l.endLoans(ended)
 }
 
 // weigh ends all loans for a while if the host takes many of the numbers itself, as each time costs it a request.
@@ -104,7 +104,7 @@ func (l *lender) weigh() {
 		return
 	}
 	if l.taken*4 > l.taken+int(l.assigned.Swap(0)) {
-		l.retire(l.order)
+		l.endLoans(l.order)
 		l.pausedUntil.Store(int64(now + lendPause))
 	}
 	l.since, l.taken = now, 0

@@ -66,7 +66,7 @@ func (x *seqAssignment) observe(packets, seal, ofOneSA, toHost int) {
 // mayAssignSeqs reports whether the device assigns the sequence numbers of the next chunk's packets.
 func (e *Engine) mayAssignSeqs() bool {
 	x := &e.seqAssign
-	if e.lender == nil || e.lender.paused() || x.off || x.seen < assignAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.lends() {
+	if e.lender == nil || e.lender.paused() || x.off || x.seen < assignAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady() {
 		return false
 	}
 	if !e.awaitOlder(e.olderAssigned) {
