@@ -7,7 +7,8 @@ import (
 )
 
 // If nearly all packets of a worker are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
-// its chunks have one pass (kernel/seq_assign.h). The lender lends it the numbers of each SA that the host meets.
+// its chunks have one pass (kernel/seq_assign.h). The lender lends it the numbers of each SA that the host meets. Read "The life of a
+// loan and of the lock" in docs/design/gpu.md first: it has the steps and their functions, in order.
 //
 // If the device leaves a packet to the host, the host assigns the numbers of this packet and of all later ones of the chunk.
 // The device assigns none to packets of the worker's next chunk before the second pass of this one is posted. So numbers are in
