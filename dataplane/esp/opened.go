@@ -104,6 +104,7 @@ func (s *Stage) AddOpened(first int, in []batch.Frame, out, results []batch.Resu
 		}
 		out[i], seqs[i] = r, reports[i].Seq()
 		if o.list == 0 {
+			s.countFirstSA(o.SA, 0) // before jobs of later packets
 			x.lists = append(x.lists, openedList{o, uint16(first + i), uint16(first + i), 1})
 			o.list = uint16(len(x.lists))
 			continue

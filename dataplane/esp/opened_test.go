@@ -166,6 +166,39 @@ func TestAddOpenedRefusesOtherPackets(t *testing.T) {
 	}
 }
 
+// The first SA of a chunk is that of its first packet, also if a later packet has a job, which is made before the others are
+// confirmed.
+func TestFirstSAIsThatOfTheFirstOpenedPacket(t *testing.T) {
+	w, g, sa := secured(t, config(ipsec.In, false))
+	c := config(ipsec.In, false)
+	c.SPI, c.Tunnel = 0x199, g.Tunnel("other")
+	other, err := ipsec.NewSA(c, 2)
+	require.NoError(t, err)
+	require.NoError(t, g.Add(other))
+	w.Engine.Secure(g, 1)
+	stage := w.Engine.ESP()
+	const n = 64
+	in, out, jobs := make([]batch.Frame, n), make([]batch.Result, n), make([]esp.Job, n)
+	stage.BeginOpened(jobs, n, gateway.MaxKeys)
+	for i := range in {
+		in[i] = batch.Frame{Addr: uint32(i)*4096 + 130, Len: 200, Origin: wan}
+		if i == 50 {
+			if _, ok := stage.MakeOpenJob(in[i], &jobs[i], 1<<32|esp.SAReport(other.KeyIndex())); !ok {
+				t.Fatal("no job")
+			}
+			continue
+		}
+		out[i] = batch.ForwardTo(lan, in[i].Addr+36, 100)
+		if !added(stage, i, in[i], out[i], esp.SAReport(i+1)<<32|esp.SAReport(sa.KeyIndex())) {
+			t.Fatalf("packet %d needs a job", i)
+		}
+	}
+	stage.ConfirmOpened(in, out)
+	if first, count := stage.FirstSA(); first != sa || count != n-1 {
+		t.Errorf("%v with %d packets, want the SA of the first packet with %d", first.Config().Name, count, n-1)
+	}
+}
+
 // added adds packet i of a chunk, received in frame f, with result r.
 func added(s *esp.Stage, i int, f batch.Frame, r batch.Result, report esp.SAReport) bool {
 	out := []batch.Result{{}}

@@ -131,15 +131,23 @@ func (e *Engine) acceptAdmitted(f *flight, hasHostPackets bool) {
 	}
 	for k := range f.tiles {
 		p, first := e.firstPassTile(f, k), f.tileStart(k)
+		run := -1 // first of packets with jobs that are to be finished
 		for i := 0; i < len(p.in); i++ {
 			n := e.esp.AddOpened(first+i, p.in[i:], p.out[i:], p.results[i:], p.reports[i:], e.checker.ports)
 			if hasHostPackets {
 				decide(p.jobs[i : i+n])
 			}
-			if i += n; i < len(p.in) && e.acceptWithJob(&p, i, true, hasHostPackets) {
-				e.esp.ConfirmOpened(in, out)
-				e.finishOpened(p.in[i:i+1], p.out[i:i+1], p.jobs[i:i+1])
+			if n > 0 && run >= 0 {
+				e.finishOpened(p.in[run:i], p.out[run:i], p.jobs[run:i])
+				run = -1
 			}
+			if i += n; i < len(p.in) && e.acceptWithJob(&p, i, true, hasHostPackets) && run < 0 {
+				e.esp.ConfirmOpened(in, out)
+				run = i
+			}
+		}
+		if run >= 0 {
+			e.finishOpened(p.in[run:], p.out[run:], p.jobs[run:])
 		}
 		clear(p.results)
 	}
