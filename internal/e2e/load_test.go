@@ -185,6 +185,17 @@ func (w *watch) of(flow uint32) []arrival {
 	return append([]arrival(nil), w.flows[flow]...)
 }
 
+// last returns the time of a flow's last arrival, zero for none.
+func (w *watch) last(flow uint32) time.Time {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	a := w.flows[flow]
+	if len(a) == 0 {
+		return time.Time{}
+	}
+	return lastAt(a)
+}
+
 // clear forgets all arrivals.
 func (w *watch) clear() {
 	w.mu.Lock()

@@ -39,14 +39,14 @@ chown warproute: /etc/warproute.yaml
 mkdir -p /mnt/units /mnt/none
 cp %[3]s /mnt/units/warproute.service
 mkdir /mnt/units/warproute.service.d
-printf '[Service]\nStandardOutput=append:%[1]s/log\nStandardError=append:%[1]s/log\n' >/mnt/units/warproute.service.d/lab.conf
+printf '[Service]\nStandardOutput=append:%[1]s/log\nStandardError=append:%[1]s/log\nRestartSteps=0\n' >/mnt/units/warproute.service.d/lab.conf
 for name in default sysinit basic shutdown network-pre multi-user; do
 	printf '[Unit]\nDefaultDependencies=no\n' >/mnt/units/$name.target
 done
 mount -t tmpfs tmpfs /run
 mkdir /run/lock
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
-mkdir /sys/fs/cgroup/%[5]s
+mkdir -p /sys/fs/cgroup/%[5]s
 echo 0 >/sys/fs/cgroup/%[5]s/cgroup.procs
 exec nice -n -10 unshare --cgroup --uts --pid --fork --kill-child --mount-proc sh -ec '
 	umount /sys/fs/cgroup
