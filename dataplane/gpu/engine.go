@@ -29,15 +29,13 @@ type Engine struct {
 	reserved    [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
 	lastLane    int
 	lanes       [batch.MaxLanes]laneChunks
-	timeout     time.Duration   // for a chunk, of the time in which the GPU finishes others
-	limit       time.Duration   // for a chunk, in all
-	late        bool            // the oldest chunk on the GPU is; see waits
-	deferred    int             // chunks that the CPU has not executed yet; see defers
-	receiving   int             // chunks on the GPU with received ESP
-	finding     findMode        // of received ESP
-	othersShare int             // see the constant; 0, in tests: any chunk
-	classifying findMode        // of packets to seal
-	expected    expectation     // of all packets
+	timeout     time.Duration // for a chunk, of the time in which the GPU finishes others
+	limit       time.Duration // for a chunk, in all
+	late        bool          // the oldest chunk on the GPU is; see waits
+	deferred    int           // chunks that the CPU has not executed yet; see defers
+	receiving   int           // chunks on the GPU with received ESP
+	othersShare int           // see the constant; 0, in tests: any chunk
+	traffic     [batch.MaxLanes]laneTraffic
 	lender      *lender         // nil: the host takes all sequence numbers
 	seqAssign   seqAssignment   // by the device
 	inFirstPass int             // chunks of which beforeLastPass
@@ -110,9 +108,12 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 	e := &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
 		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares), lastLane: max(0, len(o.Shares)-1),
-		finding: findMode{longest: openedLongest}, othersShare: othersShare,
+		othersShare:      othersShare,
 		checker:          newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
 		queuedGeneration: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
+	}
+	for lane := range e.traffic {
+		e.traffic[lane].finding.longest = openedLongest
 	}
 	pool.workers.Add(1)
 	if o.Choose {

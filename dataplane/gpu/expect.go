@@ -12,7 +12,7 @@ import (
 // device seals or opens the packets that are of it (esp.Expected, kernel/expect.h). The sequence numbers of outbound packets
 // are reserved when the chunk is posted, so older chunks must have theirs.
 
-// expectation is the SA that the packets of a worker's next chunk are expected to be of.
+// expectation is the SA that the packets of a lane's next chunk are expected to be of.
 type expectation struct {
 	sa    *ipsec.SA // of nearly all packets of recent chunks; nil: none
 	seen  int       // such chunks in a row
@@ -61,12 +61,13 @@ func (x *expectation) next() *ipsec.SA {
 
 // expect reports whether a chunk is posted for an expected SA, f.expected.
 func (e *Engine) expect(f *flight) bool {
-	sa := e.expected.next()
+	t := &e.traffic[f.chunk.Lane]
+	sa := t.expected.next()
 	if sa == nil || !e.esp.MayExpect(sa, e.ipsec.keys) {
 		return false
 	}
 	if sa.Direction() == ipsec.Out && !e.awaitOlder(func() bool { return e.olderHaveSeqsOf(sa) }) {
-		e.expected.wait = olderPause
+		t.expected.wait = olderPause
 		return false
 	}
 	x, ok := e.esp.Expect(sa, f.chunk.N)

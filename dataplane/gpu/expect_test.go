@@ -22,9 +22,9 @@ func agreeOnExpected(t *testing.T, maker securedMaker, rounds int) {
 	for n := range rounds * len(w.all) {
 		a := w.all[n%len(w.all)]
 		k, others, out := n%len(w.all), w.rnd.IntN(2) == 0, w.rnd.IntN(2) == 0
-		e.expected = expectation{sa: a.in[1], fixed: true}
+		e.traffic[0].expected = expectation{sa: a.in[1], fixed: true}
 		if out {
-			e.expected.sa = a.out[1]
+			e.traffic[0].expected.sa = a.out[1]
 		}
 		e.othersShare = n / len(w.all) % 2 * othersShare
 		expected := false
@@ -103,7 +103,7 @@ func TestExpectedSAAgreesWithTheCPUEngine(t *testing.T) {
 
 // submitExpected submits chunk k of the rig for its SA.
 func (r *passesRig) submitExpected(k int) *flight {
-	r.e.expected = expectation{sa: r.sa, fixed: true}
+	r.e.traffic[0].expected = expectation{sa: r.sa, fixed: true}
 	return r.submit(k, true)
 }
 
@@ -275,7 +275,7 @@ func TestSAIsExpectedAfterTwoChunks(t *testing.T) {
 // TestWorkersLearnTheirSA: chunks are posted for the SA that all packets were of, until it is replaced.
 func TestWorkersLearnTheirSA(t *testing.T) {
 	r := newPassesRig(t, 4, 1)
-	r.e.expected = expectation{}
+	r.e.traffic[0].expected = expectation{}
 	run := func() *flight {
 		f := r.submitWith(0, findMode{fixed: true}, findMode{on: true, fixed: true})
 		switch {
@@ -325,7 +325,7 @@ func TestVainWaitsForOlderChunksAreNotRepeated(t *testing.T) {
 			t.Fatal("numbers were reserved before those of an older chunk")
 		}
 	}
-	if wait := r.e.expected.wait; wait != olderPause-6 {
+	if wait := r.e.traffic[0].expected.wait; wait != olderPause-6 {
 		t.Errorf("the next wait is after %d chunks", wait)
 	}
 }
@@ -333,7 +333,7 @@ func TestVainWaitsForOlderChunksAreNotRepeated(t *testing.T) {
 // TestDeviceThatSealsNothingEndsTheExpectation: it leaves all packets to the host, which seals them by the SA.
 func TestDeviceThatSealsNothingEndsTheExpectation(t *testing.T) {
 	r := newPassesRig(t, 4, 1)
-	r.e.expected = expectation{sa: r.sa, seen: expectAfter}
+	r.e.traffic[0].expected = expectation{sa: r.sa, seen: expectAfter}
 	for i := range 5 {
 		f := r.submitWith(0, findMode{fixed: true}, findMode{on: true, fixed: true})
 		if (f.expected.SA != nil) != (i == 0) {

@@ -346,7 +346,7 @@ func recoversFromTimeout(t *testing.T, classify bool, lost int) {
 	d := gatewaysOnGPU(t, net, Options{Timeout: 20 * time.Millisecond, Limit: 20 * time.Millisecond, Pause: 50 * time.Millisecond}, g).All[0]
 	s := protectAll(t, net, g)
 	w := workerOnGPU(t, d, net, g, 512, 1, 256)
-	w.engine.classifying = findMode{on: classify, fixed: true}
+	w.engine.traffic[0].classifying = findMode{on: classify, fixed: true}
 	used := map[uint32]bool{}
 	if n := sendAll(t, w, s, used); n != 256 || w.engine.Name() != "gpu" {
 		t.Fatalf("%d packets sent by the %s", n, w.engine.Name())

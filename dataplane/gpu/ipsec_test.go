@@ -51,7 +51,9 @@ func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem
 	mailbox, pool := newTestMailbox(t, slots, size)
 	e := newEngine(fallback, &deviceState{}, &kernelState{}, mailbox, pool, mem, o)
 	e.ipsec = newIPsecPath(slots, size, keys)
-	e.classifying.fixed, e.expected.fixed = true, true
+	for lane := range e.traffic {
+		e.traffic[lane].classifying.fixed, e.traffic[lane].expected.fixed = true, true
+	}
 	return e
 }
 
@@ -119,7 +121,7 @@ func agreeOnSecured(t *testing.T, maker securedMaker, packets int) *securedTwins
 		batch.TTLExpired, batch.BadChecksum, batch.PortDown, batch.Blackhole, batch.MTUExceeded, batch.XfrmInStateSeqError, batch.XfrmInStateProtoError,
 		batch.XfrmInStateModeError, batch.XfrmInTmplMismatch, batch.XfrmInNoPols, batch.XfrmInDummy, batch.XfrmInECNError, batch.XfrmOutStateModeError)
 	limit := packets / 1000
-	if w.gpu.engine.finding.on { // packets that were opened first are sealed before the others
+	if w.gpu.engine.traffic[0].finding.on { // packets that were opened first are sealed before the others
 		limit = packets / 100
 	}
 	if w.swapped > limit {

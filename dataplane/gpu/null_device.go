@@ -22,7 +22,10 @@ func NewNullDevice(worker *cpu.Engine, umem []byte, chunks, size int, device fun
 	pool.open()
 	e := newEngine(worker, &deviceState{}, &kernelState{}, mailbox, pool, umem, Options{}.withDefaults())
 	e.ipsec = newIPsecPath(chunks, size, ipsec.NoKeyIndex)
-	e.finding.fixed, e.classifying.fixed, e.expected.fixed = true, true, true // the host makes all jobs
+	for lane := range e.traffic { // the host makes all jobs
+		t := &e.traffic[lane]
+		t.finding.fixed, t.classifying.fixed, t.expected.fixed = true, true, true
+	}
 	plain := make([]esp.Job, size)
 	e.fakeGPU = func(f *flight) {
 		for k := range f.tiles {

@@ -28,6 +28,15 @@ const (
 	doneInFirst             // finished by the first pass
 )
 
+// laneTraffic is what recent chunks of a lane had. The first pass of the next one follows from it. A lane of plain packets
+// changes nothing for the packets of tunnels beside it, and has no first pass.
+type laneTraffic struct {
+	finding     findMode    // of received ESP
+	classifying findMode    // of packets to seal
+	expected    expectation // of all packets
+	sealing     sealing     // of packets to seal, by the sequence numbers of the device
+}
+
 // findMode says which chunks have a first pass for packets of a kind, received ESP or packets to seal, by what recent
 // chunks had.
 type findMode struct {
@@ -82,11 +91,11 @@ func (e *Engine) begin(f *flight) {
 	case e.expect(f):
 		f.pass = firstPass
 		e.postExpected(f)
-	case e.mayAssignSeqs():
+	case e.mayAssignSeqs(f.chunk.Lane):
 		f.pass = firstPass
 		e.postToAssign(f)
 	default:
-		if f.passFlags = e.firstPassFlags(); f.passFlags != 0 {
+		if f.passFlags = e.firstPassFlags(f.chunk.Lane); f.passFlags != 0 {
 			f.pass = firstPass
 			e.postUnread(f)
 		}
@@ -95,12 +104,13 @@ func (e *Engine) begin(f *flight) {
 	e.advance()
 }
 
-// firstPassFlags returns the flags of the next chunk's tile headers in its first pass, 0 if it has none.
-func (e *Engine) firstPassFlags() (flags uint32) {
-	if e.finding.next() && e.esp.Finds() {
+// firstPassFlags returns the flags of a lane's next chunk's tile headers in its first pass, 0 if it has none.
+func (e *Engine) firstPassFlags(lane uint8) (flags uint32) {
+	t := &e.traffic[lane]
+	if t.finding.next() && e.esp.Finds() {
 		flags |= findSAsFlag
 	}
-	if e.classifying.next() && e.esp.Classifies() {
+	if t.classifying.next() && e.esp.Classifies() {
 		flags |= classifyFlag
 		if e.esp.Clamps() {
 			flags |= clampMSSFlag
@@ -197,18 +207,19 @@ func (e *Engine) endFirstPass(f *flight) {
 		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
 	}
 	aead, hmac := e.esp.Protected()
-	e.finding.observe(c.N, bytes, e.esp.Received(), foundESP)
-	e.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
+	t := &e.traffic[c.Lane]
+	t.finding.observe(c.N, bytes, e.esp.Received(), foundESP)
+	t.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
 	sa, packets := e.esp.FirstSA()
 	if f.expected.SA != nil {
 		sa, packets = f.expected.SA, c.N-hostPackets
 	}
-	e.expected.observe(sa, packets, c.N)
+	t.expected.observe(sa, packets, c.N)
 	if toHost := -1; e.lender != nil {
 		if f.assignsSeqs() {
 			toHost = hostPackets
 		}
-		e.seqAssign.observe(c.N, aead+hmac-e.esp.Received(), packets, toHost)
+		t.sealing.observe(c.N, aead+hmac-e.esp.Received(), packets, toHost)
 	}
 	e.setReceiving(f, e.esp.Received() > 0)
 	class := e.classify(f)

@@ -20,7 +20,7 @@ func unread(maker securedMaker, find, classify bool) securedMaker {
 		t.Helper()
 		s := maker(t, net, g)
 		s.engine.shadow = nil
-		s.engine.finding, s.engine.classifying = findMode{on: find, fixed: true}, findMode{on: classify, fixed: true}
+		s.engine.traffic[0].finding, s.engine.traffic[0].classifying = findMode{on: find, fixed: true}, findMode{on: classify, fixed: true}
 		return s
 	}
 }
@@ -104,7 +104,7 @@ func (r *passesRig) submitWith(k int, finding, classifying findMode) *flight {
 		c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(f)), Origin: batch.From(1)} // without partial checksums
 	}
 	c.N, c.Submitted = len(c.In), batch.Clock()
-	r.e.finding, r.e.classifying = finding, classifying
+	r.e.traffic[c.Lane].finding, r.e.traffic[c.Lane].classifying = finding, classifying
 	r.e.Submit(c)
 	return &r.e.inFlight[len(r.e.inFlight)-1]
 }

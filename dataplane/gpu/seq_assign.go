@@ -15,13 +15,17 @@ import (
 // the order of transmission, as all packets to seal are in one lane (docs/design/dataplane.md). Exception: a packet that the
 // device has given a number (resultHostSeals); the host seals it with that.
 
-// seqAssignment is whether the device assigns sequence numbers to the packets of a worker's next chunk.
+// sealing is whether the device assigns sequence numbers to the packets of a lane's next chunk.
+type sealing struct {
+	seen     int // chunks in a row with nearly all packets to seal
+	mostHost int // chunks in a row with many packets that the device has left to the host
+	pause    int // chunks
+}
+
+// seqAssignment is the state of a worker's chunks to which the device assigns sequence numbers.
 type seqAssignment struct {
 	ticket   uint32 // of the next batch
 	launches uint32 // of the kernel: each begins with ticket 0
-	seen     int    // chunks in a row with nearly all packets to seal
-	mostHost int    // chunks in a row with many packets that the device has left to the host
-	pause    int    // chunks
 	off      bool   // for tests
 	sas      []*ipsec.SA
 
@@ -43,7 +47,7 @@ const (
 
 // observe records a chunk: its packets, those to seal, those of one SA (see expectation.observe), and those that the device has left
 // to the host, -1 if it was not asked.
-func (x *seqAssignment) observe(packets, seal, ofOneSA, toHost int) {
+func (x *sealing) observe(packets, seal, ofOneSA, toHost int) {
 	most := seal*assignShare >= packets*(assignShare-1) && ofOneSA*expectShare < packets*(expectShare-1)
 	switch {
 	case x.pause > 0:
@@ -64,14 +68,14 @@ func (x *seqAssignment) observe(packets, seal, ofOneSA, toHost int) {
 	}
 }
 
-// mayAssignSeqs reports whether the device assigns the sequence numbers of the next chunk's packets.
-func (e *Engine) mayAssignSeqs() bool {
-	x := &e.seqAssign
-	if e.lender == nil || e.lender.paused() || x.off || x.seen < assignAfter || e.deferred > 0 || e.finding.on && !e.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady() {
+// mayAssignSeqs reports whether the device assigns the sequence numbers of the packets of a lane's next chunk.
+func (e *Engine) mayAssignSeqs(lane uint8) bool {
+	x, t := &e.seqAssign, &e.traffic[lane]
+	if e.lender == nil || e.lender.paused() || x.off || t.sealing.seen < assignAfter || e.deferred > 0 || t.finding.on && !t.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady() {
 		return false
 	}
 	if !e.awaitOlder(e.olderAssigned) {
-		x.seen = 0
+		t.sealing.seen = 0
 		return false
 	}
 	if n := e.kernel.launches.Load(); n != x.launches {

@@ -78,7 +78,7 @@ func agreeOnAssigned(t *testing.T, maker securedMaker, rounds int) {
 	t.Helper()
 	w := newSecuredTwins(t, maker, 11)
 	e := w.gpu.engine
-	e.shadow, e.finding, e.expected = nil, findMode{fixed: true}, expectation{fixed: true}
+	e.shadow, e.traffic[0].finding, e.traffic[0].expected = nil, findMode{fixed: true}, expectation{fixed: true}
 	e.lender.since = 1 << 60 // loans do not end by themselves
 	w.gaps = true
 	w.clampMSS()
@@ -86,7 +86,8 @@ func agreeOnAssigned(t *testing.T, maker securedMaker, rounds int) {
 	byDevice, byHost := 0, 0
 	for n := range rounds {
 		others := w.rnd.IntN(4) == 0
-		e.seqAssign = seqAssignment{ticket: e.seqAssign.ticket, launches: e.seqAssign.launches, seen: assignAfter, off: n%16 == 15}
+		e.seqAssign = seqAssignment{ticket: e.seqAssign.ticket, launches: e.seqAssign.launches, off: n%16 == 15}
+		e.traffic[0].sealing = sealing{seen: assignAfter}
 		var decrypted []bool
 		w.run(func() (f []byte) {
 			switch port := outPort + w.rnd.IntN(len(w.all)); {
@@ -151,8 +152,38 @@ func (r *passesRig) submitToAssign(k int) *flight {
 		r.e.lender.ready.Store(true)
 		r.e.lender.start()
 	}
-	r.e.seqAssign.seen = assignAfter
+	r.e.traffic[r.chunks[k].Lane].sealing.seen = assignAfter
 	return r.submitWith(k, findMode{fixed: true}, findMode{fixed: true})
+}
+
+// TestLanesHaveFirstPassesOfTheirOwn: a chunk of other packets in one lane has none, and does not end those of the packets to
+// seal in another one.
+func TestLanesHaveFirstPassesOfTheirOwn(t *testing.T) {
+	r := newPassesRig(t, 4, 3)
+	r.chunks[0].Lane, r.chunks[2].Lane = 1, 1
+	seal := r.submitToAssign(0)
+	if !seal.assignsSeqs() {
+		t.Fatalf("flags %#x of packets to seal", seal.passFlags)
+	}
+	r.e.traffic[1].expected.fixed, r.e.traffic[1].classifying.on = false, true
+	other := r.submitWith(1, findMode{fixed: true}, findMode{})
+	if other.pass == firstPass || other.passFlags != 0 {
+		t.Errorf("pass %d, flags %#x of packets in another lane", other.pass, other.passFlags)
+	}
+	before := r.e.traffic[1]
+	r.assign(seal, none)
+	r.e.Done(r.chunks[0])
+	if after := r.e.traffic[1].sealing.seen; after != before.sealing.seen+1 {
+		t.Errorf("%d chunks in a row, want %d", after, before.sealing.seen+1)
+	}
+	r.finish(&r.e.inFlight[len(r.e.inFlight)-1], batch.DropFor(batch.NoRoute))
+	await(r.e, r.chunks[1])
+	if seen := r.e.traffic[1].sealing.seen; seen != before.sealing.seen+1 || r.e.traffic[0].sealing.seen != 0 {
+		t.Errorf("%d chunks in a row after packets of another lane, which have %d", seen, r.e.traffic[0].sealing.seen)
+	}
+	if f := r.submitWith(2, findMode{fixed: true}, findMode{fixed: true}); !f.assignsSeqs() {
+		t.Errorf("flags %#x of the next packets to seal", f.passFlags)
+	}
 }
 
 // assign finishes a chunk's pass: the device has sealed the packets for which host is false.
@@ -275,7 +306,7 @@ func TestChunksDoNotWaitForTheTurnOfAnAbandonedOne(t *testing.T) {
 		r.e.mailbox.slots[k].report()
 	}
 	time.Sleep(5 * time.Millisecond)
-	r.e.seqAssign.seen = assignAfter
+	r.e.traffic[0].sealing.seen = assignAfter
 	for k, want := range []bool{false, true} {
 		if f := r.submitToAssign(1 + k); f.placement != ExecutedOnGPU || waits(f) != want {
 			t.Errorf("chunk %d after it: placement %d, waits for the lock: %v", 1+k, f.placement, waits(f))
