@@ -13,7 +13,7 @@ const plainBytes = 64
 func (e *Engine) choose(f *flight) Placement {
 	state, p := choice.Ready, ExecutedOnGPU
 	switch {
-	case e.deferred > 0:
+	case e.lanes[f.chunk.Lane].deferred > 0:
 		state, p = choice.Late, GPULate
 	case !e.usable():
 		state, p = choice.Out, ExecutedOnCPU
@@ -63,7 +63,7 @@ func (e *Engine) work(f *flight) choice.Work {
 			f.bytes += int(c.In[i].Len)
 		}
 	}
-	return choice.Work{Packets: c.N, Bytes: f.bytes, Class: e.class, Full: c.Full}
+	return choice.Work{Packets: c.N, Bytes: f.bytes, Class: e.traffic[c.Lane].class, Full: c.Full}
 }
 
 // situation describes the worker and the GPU, which has a state.
@@ -72,17 +72,19 @@ func (e *Engine) situation(c *batch.Chunk, state choice.State) choice.Situation 
 	if idle == 0 {
 		idle = -1 // submitted by no worker
 	}
-	return choice.Situation{Now: batch.Clock(), Idle: idle, Lane: c.Lane, GPU: state, Behind: e.receiving > 0 || e.inFirstPass > 0, Backlog: int(e.kernel.backlog.Load())}
+	l := &e.lanes[c.Lane]
+	return choice.Situation{Now: batch.Clock(), Idle: idle, Lane: c.Lane, GPU: state, Behind: l.receiving > 0 || l.inFirstPass > 0, Backlog: int(e.kernel.backlog.Load())}
 }
 
 // setReceiving sets whether a chunk on the GPU has received ESP packets. While one has, the CPU would defer
 // chunks.
 func (e *Engine) setReceiving(f *flight, receiving bool) {
+	l := &e.lanes[f.chunk.Lane]
 	switch {
 	case receiving && !f.receiving:
-		e.receiving++
+		l.receiving++
 	case !receiving && f.receiving:
-		e.receiving--
+		l.receiving--
 	}
 	f.receiving = receiving
 }
@@ -93,9 +95,9 @@ func (e *Engine) observeSubmit(f *flight) {
 		return // not executed yet; its wait for the GPU is no cost of the CPU
 	}
 	if f.pass == lastPass || f.placement != ExecutedOnGPU {
-		e.class = e.classify(f)
+		e.traffic[f.chunk.Lane].class = e.classify(f)
 	}
-	f.class = e.class
+	f.class = e.traffic[f.chunk.Lane].class
 	if f.choice.Engine == choice.GPU {
 		e.chooser.Block(&f.choice, f.submitted-f.choice.Submitted())
 	} else {
@@ -103,7 +105,7 @@ func (e *Engine) observeSubmit(f *flight) {
 	}
 }
 
-// classify returns the class of a chunk that was submitted last. The next one is expected to be of
+// classify returns the class of a chunk that was submitted last. The next one of its lane is expected to be of
 // the same class.
 func (e *Engine) classify(f *flight) choice.Class {
 	if e.esp == nil {

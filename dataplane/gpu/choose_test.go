@@ -88,10 +88,10 @@ func TestChunkWithoutSlotIsNoChoiceOfTheCPU(t *testing.T) {
 	for range 20 {
 		e, blocks, chunks := newRig(t, 1, time.Minute)
 		blocks[0].hang.Store(true)
-		e.chooser, e.class = choice.New(), choice.HMAC
+		e.chooser, e.traffic[0].class = choice.New(), choice.HMAC
 		e.Submit(droppedChunk(chunks[0], maxChunk))
 		before := e.kernel.backlog.Load()
-		e.class = choice.HMAC
+		e.traffic[0].class = choice.HMAC
 		e.Submit(droppedChunk(chunks[1], maxChunk))
 		placement, chosen, after := e.inFlight[1].placement, e.inFlight[1].choice, e.kernel.backlog.Load()
 		blocks[0].hang.Store(false)

@@ -12,11 +12,13 @@ import (
 // record their sequence numbers when they are done. Replay windows would move past their packets, and drop
 // them. So the CPU defers a chunk with received ESP until the chunks before it are done. Chunks behind it
 // are deferred, too, as packets that leave later would take lower sequence numbers; and so are those behind a chunk
-// whose packets have no numbers yet (passes.go).
+// whose packets have no numbers yet (passes.go). ESP to this gateway, and packets to seal, are in one lane: chunks of other
+// lanes wait for none of these.
 
 // defers reports whether the CPU executes a chunk only when it is the next to complete.
 func (e *Engine) defers(c *batch.Chunk) bool {
-	return e.esp != nil && (e.deferred > 0 || e.inFirstPass > 0 || e.onGPU.Load() > 0 && e.mayReceiveESP(c))
+	l := &e.lanes[c.Lane]
+	return e.esp != nil && (l.deferred > 0 || l.inFirstPass > 0 || e.onGPU.Load() > 0 && e.mayReceiveESP(c))
 }
 
 // mayReceiveESP reports whether a packet of a chunk may be ESP to this gateway.
@@ -53,7 +55,7 @@ func mayBeESP(frame []byte) bool {
 func (e *Engine) executeDeferred(f *flight) {
 	if f.deferred {
 		f.deferred = false
-		e.deferred--
+		e.lanes[f.chunk.Lane].deferred--
 		e.cpu.Submit(f.chunk)
 	}
 }

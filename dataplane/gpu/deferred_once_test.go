@@ -68,8 +68,8 @@ func TestDeferredChunksAreExecutedOnce(t *testing.T) {
 				t.Fatalf("round %d: chunk %d is not done", round, k)
 			}
 		}
-		if want := uint64((round + 1) * n * (size - 1)); s.Sequence() != want || e.deferred != 0 {
-			t.Fatalf("round %d: %d numbers taken by %d packets, %d chunks deferred", round, s.Sequence(), want, e.deferred)
+		if want := uint64((round + 1) * n * (size - 1)); s.Sequence() != want || e.lanes[0].deferred != 0 {
+			t.Fatalf("round %d: %d numbers taken by %d packets, %d chunks deferred", round, s.Sequence(), want, e.lanes[0].deferred)
 		}
 	}
 }

@@ -43,8 +43,8 @@ func TestReceivedESPWaitsForChunksOnTheGPU(t *testing.T) {
 			}
 			expect := func(what string, numbers int, deferred int) {
 				t.Helper()
-				if s.Sequence() != uint64(numbers) || e.deferred != deferred {
-					t.Errorf("%s: %d numbers taken, %d chunks deferred; want %d and %d", what, s.Sequence(), e.deferred, numbers, deferred)
+				if s.Sequence() != uint64(numbers) || e.lanes[0].deferred != deferred {
+					t.Errorf("%s: %d numbers taken, %d chunks deferred; want %d and %d", what, s.Sequence(), e.lanes[0].deferred, numbers, deferred)
 				}
 			}
 			submit(0, false)

@@ -32,15 +32,11 @@ type Engine struct {
 	timeout     time.Duration // for a chunk, of the time in which the GPU finishes others
 	limit       time.Duration // for a chunk, in all
 	late        bool          // the oldest chunk on the GPU is; see waits
-	deferred    int           // chunks that the CPU has not executed yet; see defers
-	receiving   int           // chunks on the GPU with received ESP
 	othersShare int           // see the constant; 0, in tests: any chunk
 	traffic     [batch.MaxLanes]laneTraffic
 	lender      *lender         // nil: the host takes all sequence numbers
 	seqAssign   seqAssignment   // by the device
-	inFirstPass int             // chunks of which beforeLastPass
 	chooser     *choice.Chooser // nil: the GPU gets every chunk that it accepts
-	class       choice.Class    // of the last chunk
 	checker     checker
 	shadow      *shadow         // nil: off
 	fakeGPU     func(f *flight) // finishes the tiles of a posted chunk in place of a GPU (tests, null device); nil with one
@@ -143,7 +139,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 		e.begun.Add(1)
 		e.begin(f)
 	} else if f.deferred = e.defers(c); f.deferred {
-		e.deferred++
+		e.lanes[c.Lane].deferred++
 	} else {
 		e.cpu.Submit(c)
 	}

@@ -30,7 +30,7 @@ func TestChosenEngineGetsTheChunk(t *testing.T) {
 		t.Error("2 packets are the GPU's")
 	}
 	blocks[0].hang.Store(true)
-	e.class = choice.HMAC // with which 200 packets take the CPU 140 µs
+	e.traffic[0].class = choice.HMAC // with which 200 packets take the CPU 140 µs
 	submit(chunks[0], 200)
 	submit(chunks[1], 2) // the CPU's, behind another
 	if e.Done(chunks[0]) || !e.Done(chunks[1]) {

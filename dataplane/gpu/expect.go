@@ -66,7 +66,7 @@ func (e *Engine) expect(f *flight) bool {
 	if sa == nil || !e.esp.MayExpect(sa, e.ipsec.keys) {
 		return false
 	}
-	if sa.Direction() == ipsec.Out && !e.awaitOlder(func() bool { return e.olderHaveSeqsOf(sa) }) {
+	if sa.Direction() == ipsec.Out && !e.awaitOlder(func() bool { return e.olderHaveSeqsOf(sa, f.chunk.Lane) }) {
 		t.expected.wait = olderPause
 		return false
 	}
@@ -88,22 +88,22 @@ func (e *Engine) awaitOlder(ready func() bool) bool {
 	return true
 }
 
-// olderHaveSeqsOf reports whether a chunk can reserve numbers of an SA: all older chunks have their numbers, or were posted for
-// the same SA, which has reserved them.
-func (e *Engine) olderHaveSeqsOf(sa *ipsec.SA) bool {
+// olderHaveSeqsOf reports whether a lane's chunk can reserve numbers of an SA: all older chunks of the lane have their numbers, or
+// were posted for the same SA, which has reserved them.
+func (e *Engine) olderHaveSeqsOf(sa *ipsec.SA, lane uint8) bool {
 	for i := range e.older() {
-		if f := &e.inFlight[i]; f.beforeLastPass() && f.expected.SA != sa {
+		if f := &e.inFlight[i]; f.chunk.Lane == lane && f.beforeLastPass() && f.expected.SA != sa {
 			return false
 		}
 	}
 	return true
 }
 
-// olderAssigned reports whether the device can assign the numbers of a chunk: all older chunks have theirs, or were posted for the
-// device to assign them, which it does in the order of chunks.
-func (e *Engine) olderAssigned() bool {
+// olderAssigned reports whether the device can assign the numbers of a lane's chunk: all older chunks of the lane have theirs, or
+// were posted for the device to assign them, which it does in the order of chunks.
+func (e *Engine) olderAssigned(lane uint8) bool {
 	for i := range e.older() {
-		if f := &e.inFlight[i]; f.beforeLastPass() && !f.assignsSeqs() {
+		if f := &e.inFlight[i]; f.chunk.Lane == lane && f.beforeLastPass() && !f.assignsSeqs() {
 			return false
 		}
 	}

@@ -82,11 +82,11 @@ func (e *Engine) Quiesced() bool {
 func (e *Engine) abandonTiles(f *flight) {
 	switch f.pass {
 	case waiting:
-		e.inFirstPass--
+		e.lanes[f.chunk.Lane].inFirstPass--
 		e.pool.put(f.slots[:f.tiles])
 		return
 	case firstPass:
-		e.inFirstPass--
+		e.lanes[f.chunk.Lane].inFirstPass--
 		if f.assignsSeqs() {
 			e.seqAssign.inheritsLock, e.seqAssign.lockBroken = true, e.seqAssign.lockBroken || e.seqAssign.inheriting
 		}

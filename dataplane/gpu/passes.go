@@ -35,6 +35,7 @@ type laneTraffic struct {
 	classifying findMode    // of packets to seal
 	expected    expectation // of all packets
 	sealing     sealing     // of packets to seal, by the sequence numbers of the device
+	class       choice.Class
 }
 
 // findMode says which chunks have a first pass for packets of a kind, received ESP or packets to seal, by what recent
@@ -100,7 +101,7 @@ func (e *Engine) begin(f *flight) {
 			e.postUnread(f)
 		}
 	}
-	e.inFirstPass++
+	e.lanes[f.chunk.Lane].inFirstPass++
 	e.advance()
 }
 
@@ -138,19 +139,30 @@ func (f *flight) beforeLastPass() bool {
 	return f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting)
 }
 
-// advance ends the first passes of chunks, oldest first, up to one that the device has not finished.
+// advance ends the first passes of chunks, oldest first, in each lane up to one that the device has not finished.
 func (e *Engine) advance() {
-	for i := 0; e.inFirstPass > 0 && i < len(e.inFlight); i++ {
+	var stopped [batch.MaxLanes]bool
+	for i := 0; e.anyInFirstPass() && i < len(e.inFlight); i++ {
 		f := &e.inFlight[i]
-		if !f.beforeLastPass() {
-			continue
+		lane := f.chunk.Lane
+		switch {
+		case !f.beforeLastPass() || stopped[lane]:
+		case f.pass == firstPass && !e.firstPassDone(f):
+			stopped[lane] = true
+		default:
+			e.lanes[lane].inFirstPass--
+			e.endFirstPass(f)
 		}
-		if f.pass == firstPass && !e.firstPassDone(f) {
-			return
-		}
-		e.inFirstPass--
-		e.endFirstPass(f)
 	}
+}
+
+func (e *Engine) anyInFirstPass() bool {
+	for i := range e.lanes {
+		if e.lanes[i].inFirstPass > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // firstPassDone reports whether the first pass of a chunk is finished. Its slots stay in use.
@@ -225,7 +237,7 @@ func (e *Engine) endFirstPass(f *flight) {
 	class := e.classify(f)
 	e.lanes[c.Lane].plain = class == choice.Forward
 	if e.chooser != nil {
-		e.class, f.class = class, class
+		t.class, f.class = class, class
 	}
 	if f.repeated {
 		e.shadow.keep(c, f.jobs)

@@ -141,8 +141,8 @@ func TestNumbersAreInTheOrderOfChunks(t *testing.T) {
 		t.Fatal("a chunk took numbers before an older one")
 	}
 	r.finish(&flights[0], forHost)
-	if r.e.Done(r.chunks[0]); r.e.inFirstPass != 0 {
-		t.Fatalf("%d chunks are not in their last pass", r.e.inFirstPass)
+	if r.e.Done(r.chunks[0]); r.e.lanes[0].inFirstPass != 0 {
+		t.Fatalf("%d chunks are not in their last pass", r.e.lanes[0].inFirstPass)
 	}
 	last := uint32(0)
 	for k, c := range r.chunks {
@@ -178,8 +178,8 @@ func TestTimeoutsInTheFirstPass(t *testing.T) {
 			t.Errorf("a packet has verdict %v", c.Out[0].Verdict)
 		}
 	}
-	if r.e.inFirstPass != 0 || r.e.Quiesced() || r.sa.Sequence() != 0 {
-		t.Errorf("%d chunks wait, %d numbers taken", r.e.inFirstPass, r.sa.Sequence())
+	if r.e.lanes[0].inFirstPass != 0 || r.e.Quiesced() || r.sa.Sequence() != 0 {
+		t.Errorf("%d chunks wait, %d numbers taken", r.e.lanes[0].inFirstPass, r.sa.Sequence())
 	}
 	for _, k := range slots {
 		r.e.mailbox.slots[k].report()

@@ -2,12 +2,17 @@ package gpu
 
 import "github.com/warproute/warproute/batch"
 
-// laneChunks are the chunks of a lane on the GPU.
+// laneChunks are the submitted chunks of a lane.
 type laneChunks struct {
-	n     int  // chunks
-	used  int  // slots that they need
-	slots int  // that the last one needs
-	plain bool // few packets of the last one were encrypted or decrypted
+	// On the GPU.
+	n           int  // chunks
+	used        int  // slots that they need
+	slots       int  // that the last one needs
+	plain       bool // few packets of the last one were encrypted or decrypted
+	inFirstPass int  // chunks of which beforeLastPass
+	receiving   int  // chunks with received ESP
+
+	deferred int // chunks that the CPU has not executed yet; see defers
 }
 
 func (l *laneChunks) begin(slots int) { l.n, l.used, l.slots = l.n+1, l.used+slots, slots }
@@ -22,7 +27,7 @@ func (e *Engine) Ready(lane uint8) bool {
 	if e.ipsec == nil {
 		return true
 	}
-	full := (e.full(lane) || e.draining()) && e.usable()
+	full := (e.full(lane) || e.draining(lane)) && e.usable()
 	switch {
 	case e.chooser == nil:
 		return !full
@@ -55,7 +60,9 @@ func (e *Engine) full(lane uint8) bool {
 
 // draining reports whether the CPU is to execute chunks behind those on the GPU (deferred.go). A chunk after them would be
 // the CPU's, too, and so on for as long as there are packets.
-func (e *Engine) draining() bool { return e.deferred > 0 && !e.late && !e.kernel.parked.Load() }
+func (e *Engine) draining(lane uint8) bool {
+	return e.lanes[lane].deferred > 0 && !e.late && !e.kernel.parked.Load()
+}
 
 // available returns the number of slots for chunks of a lane.
 func (e *Engine) available(lane uint8) int { return e.pool.slots - e.reserved[lane]*len(e.pool.words) }

@@ -146,8 +146,8 @@ func TestWorkerWaitsForTheChunksOfTheCPU(t *testing.T) {
 	taken := r.e.pool.take(nil, slotRequest{n: 4})
 	r.submit(1, true)
 	r.e.pool.put(taken)
-	if r.e.deferred != 1 || r.e.Ready(0) {
-		t.Fatalf("%d chunks deferred, ready: %v", r.e.deferred, r.e.Ready(0))
+	if r.e.lanes[0].deferred != 1 || r.e.Ready(0) {
+		t.Fatalf("%d chunks deferred, ready: %v", r.e.lanes[0].deferred, r.e.Ready(0))
 	}
 	r.finish(f, forHost)
 	r.e.Done(r.chunks[0])

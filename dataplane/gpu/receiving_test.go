@@ -38,7 +38,7 @@ func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
 		receiver.SetKeyIndex(0, nil) // like a device
 		mem := mapMemory(t, 2*size*umem.FrameSize)
 		e := newIPsecEngine(t, net, g, mem, 1, size, maxKeys, Options{Timeout: time.Minute, Choose: choose})
-		e.class = choice.HMAC // so that the first chunk is the GPU's
+		e.traffic[0].class = choice.HMAC // so that the first chunk is the GPU's
 		var posted *flight
 		e.fakeGPU = func(f *flight) { posted = f }
 		chunks := batch.NewChunks(2, size)
@@ -80,8 +80,8 @@ func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
 				}
 			}
 		}
-		if e.receiving != 0 || e.deferred != 0 || e.kernel.backlog.Load() != 0 {
-			t.Errorf("%d chunks with received ESP, %d deferred, a backlog of %d bytes", e.receiving, e.deferred, e.kernel.backlog.Load())
+		if e.lanes[0].receiving != 0 || e.lanes[0].deferred != 0 || e.kernel.backlog.Load() != 0 {
+			t.Errorf("%d chunks with received ESP, %d deferred, a backlog of %d bytes", e.lanes[0].receiving, e.lanes[0].deferred, e.kernel.backlog.Load())
 		}
 	}
 }

@@ -71,10 +71,10 @@ func (x *sealing) observe(packets, seal, ofOneSA, toHost int) {
 // mayAssignSeqs reports whether the device assigns the sequence numbers of the packets of a lane's next chunk.
 func (e *Engine) mayAssignSeqs(lane uint8) bool {
 	x, t := &e.seqAssign, &e.traffic[lane]
-	if e.lender == nil || e.lender.paused() || x.off || t.sealing.seen < assignAfter || e.deferred > 0 || t.finding.on && !t.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady() {
+	if e.lender == nil || e.lender.paused() || x.off || t.sealing.seen < assignAfter || e.lanes[lane].deferred > 0 || t.finding.on && !t.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady() {
 		return false
 	}
-	if !e.awaitOlder(e.olderAssigned) {
+	if !e.awaitOlder(func() bool { return e.olderAssigned(lane) }) {
 		t.sealing.seen = 0
 		return false
 	}

@@ -156,33 +156,45 @@ func (r *passesRig) submitToAssign(k int) *flight {
 	return r.submitWith(k, findMode{fixed: true}, findMode{fixed: true})
 }
 
-// TestLanesHaveFirstPassesOfTheirOwn: a chunk of other packets in one lane has none, and does not end those of the packets to
-// seal in another one.
+// TestLanesHaveFirstPassesOfTheirOwn: a chunk of other packets in one lane has none, waits for none in another one, and does not
+// end the assignment there.
 func TestLanesHaveFirstPassesOfTheirOwn(t *testing.T) {
-	r := newPassesRig(t, 4, 3)
+	r := newPassesRig(t, 6, 3)
 	r.chunks[0].Lane, r.chunks[2].Lane = 1, 1
-	seal := r.submitToAssign(0)
-	if !seal.assignsSeqs() {
-		t.Fatalf("flags %#x of packets to seal", seal.passFlags)
+	if f := r.submitToAssign(0); !f.assignsSeqs() {
+		t.Fatalf("flags %#x of packets to seal", f.passFlags)
 	}
-	r.e.traffic[1].expected.fixed, r.e.traffic[1].classifying.on = false, true
-	other := r.submitWith(1, findMode{fixed: true}, findMode{})
-	if other.pass == firstPass || other.passFlags != 0 {
-		t.Errorf("pass %d, flags %#x of packets in another lane", other.pass, other.passFlags)
+	if f := r.submitWith(1, findMode{fixed: true}, findMode{}); f.pass != lastPass || f.passFlags != 0 {
+		t.Fatalf("pass %d, flags %#x of packets in another lane: want the last pass at once", f.pass, f.passFlags)
 	}
-	before := r.e.traffic[1]
-	r.assign(seal, none)
-	r.e.Done(r.chunks[0])
-	if after := r.e.traffic[1].sealing.seen; after != before.sealing.seen+1 {
-		t.Errorf("%d chunks in a row, want %d", after, before.sealing.seen+1)
+	if f := r.submitToAssign(2); !f.assignsSeqs() {
+		t.Fatalf("flags %#x of packets to seal behind those of another lane", f.passFlags)
 	}
-	r.finish(&r.e.inFlight[len(r.e.inFlight)-1], batch.DropFor(batch.NoRoute))
+	r.finish(&r.e.inFlight[1], batch.Result{})
 	await(r.e, r.chunks[1])
-	if seen := r.e.traffic[1].sealing.seen; seen != before.sealing.seen+1 || r.e.traffic[0].sealing.seen != 0 {
-		t.Errorf("%d chunks in a row after packets of another lane, which have %d", seen, r.e.traffic[0].sealing.seen)
+	if lanes := &r.e.traffic; lanes[0].sealing.seen != 0 || lanes[1].sealing.seen != assignAfter {
+		t.Errorf("%d chunks in a row, and %d in the other lane", lanes[1].sealing.seen, lanes[0].sealing.seen)
 	}
-	if f := r.submitWith(2, findMode{fixed: true}, findMode{fixed: true}); !f.assignsSeqs() {
-		t.Errorf("flags %#x of the next packets to seal", f.passFlags)
+	for i := range r.e.inFlight {
+		r.assign(&r.e.inFlight[i], none)
+	}
+	await(r.e, r.chunks[0])
+	await(r.e, r.chunks[2])
+	if seen := r.e.traffic[1].sealing.seen; seen != assignAfter+2 || r.e.anyInFirstPass() {
+		t.Errorf("%d chunks in a row, want %d", seen, assignAfter+2)
+	}
+}
+
+// TestCPUDefersChunksOfOneLane: a chunk that the GPU has no slot for is executed at once beside one of another lane whose packets
+// have no numbers yet, and behind one of its own lane is not.
+func TestCPUDefersChunksOfOneLane(t *testing.T) {
+	for _, lane := range []uint8{0, 1} {
+		r := newPassesRig(t, 1, 2)
+		r.chunks[0].Lane, r.chunks[1].Lane = 1, lane
+		r.submit(0, true)
+		if f := r.submit(1, true); f.placement != NoFreeSlot || f.deferred != (lane == 1) {
+			t.Errorf("lane %d: placement %d, deferred: %v", lane, f.placement, f.deferred)
+		}
 	}
 }
 
