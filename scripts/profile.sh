@@ -9,6 +9,6 @@ CGO_ENABLED=0 go build -trimpath -o "$dir/warproute-bench" ./cmd/warproute-bench
 CGO_ENABLED=0 go test -trimpath -c -o "$dir/esp.test" ./dataplane/esp
 "$dir/warproute-bench" forward --cpu-profile "$dir/forward.prof"
 "$dir/warproute-bench" ipsec --size 64,imix,1408 --rounds 3 --cpu-profile "$dir/ipsec.prof"
-"$dir/esp.test" -test.run - -test.bench HostPart -test.cpuprofile "$dir/host.prof"
+"$dir/esp.test" -test.run - -test.bench 'HostPart|ConfirmOpened' -test.cpuprofile "$dir/host.prof"
 go tool pprof -proto -output "$dir/default.pgo" "$dir"/*.prof
 mv "$dir/default.pgo" cmd/warproute/ # atomically: a damaged profile breaks every build
