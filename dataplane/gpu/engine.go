@@ -47,10 +47,10 @@ type Engine struct {
 	lost     []uint16 // slots of abandoned chunks that the GPU has not finished
 
 	// Written by the worker alone.
-	executed       [numPlacements]atomic.Uint64 // chunks
-	explored       atomic.Uint64                // of those on the GPU, for choice.Explored
-	onGPU, lostNow atomic.Int64                 // chunks on the GPU; lost slots
-	begun, ended   atomic.Uint64                // chunks on the GPU since the start
+	executed       [numPlacements]atomic.Uint64  // chunks
+	explored       atomic.Uint64                 // of those on the GPU, for choice.Explored
+	onGPU, lostNow atomic.Int64                  // chunks on the GPU; lost slots
+	begun, ended   [batch.MaxLanes]atomic.Uint64 // chunks on the GPU since the start
 }
 
 // flight is a submitted chunk.
@@ -136,7 +136,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 		e.onGPU.Add(1)
 		f.needed = e.tiling.needed(c, e.ipsec != nil)
 		e.lanes[c.Lane].begin(f.needed)
-		e.begun.Add(1)
+		e.begun[c.Lane].Add(1)
 		e.begin(f)
 	} else if f.deferred = e.defers(c); f.deferred {
 		e.lanes[c.Lane].deferred++
@@ -249,7 +249,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.finishChunk(f)
 		e.onGPU.Add(-1)
 		e.lanes[c.Lane].end(f.needed)
-		e.ended.Add(1)
+		e.ended[c.Lane].Add(1)
 		e.observeDone(f)
 		e.setLate(false)
 		e.state.progress.finished(f.submitted)

@@ -112,7 +112,7 @@ func (p *policies) ended(before []chunkCounter) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for i, c := range before {
-		if p.engines[i].chunksOnGPU().ended < c.begun {
+		if !p.engines[i].chunksOnGPU().endedSince(c) {
 			return false
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 )
@@ -265,7 +266,7 @@ func TestNextSAOfATunnelIsLentAfterChunksOfTheFirst(t *testing.T) {
 	next.SetKeyIndex(7, nil)
 	r.next, r.last = make([]atomic.Uint64, 8), make([]atomic.Uint64, 8)
 	running := true
-	r.l.chunks = func() []chunkCounter { return []chunkCounter{{begun: 1}} }
+	r.l.chunks = func() []chunkCounter { return []chunkCounter{{begun: [batch.MaxLanes]uint64{1}}} }
 	r.l.drained = func(before []chunkCounter) bool { return before == nil || !running }
 	r.lend(r.sas[0])
 	r.sas[0].EndLoan()

@@ -104,7 +104,7 @@ func (e *Engine) abandon() {
 			e.abandonTiles(f) // before ended: see chunksOnGPU
 			e.onGPU.Add(-1)
 			e.lanes[f.chunk.Lane].end(f.needed)
-			e.ended.Add(1)
+			e.ended[f.chunk.Lane].Add(1)
 			e.observeLost(f)
 			e.setReceiving(f, false)
 			f.placement = Abandoned

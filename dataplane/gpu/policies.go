@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/cuda"
 )
 
@@ -106,17 +107,31 @@ func (p *policies) inUse() bool {
 	return false
 }
 
-// chunkCounter counts the chunks of an engine on the device.
+// chunkCounter counts the chunks of an engine on the device, by lane: those of a lane end in the order in which they begin.
 type chunkCounter struct {
-	begun, ended uint64
+	begun, ended [batch.MaxLanes]uint64
 	lost         bool // an abandoned one may still run
 }
 
 // chunksOnGPU returns the engine's counter. Any goroutine may call it.
-func (e *Engine) chunksOnGPU() chunkCounter {
-	ended := e.ended.Load() // first: a chunk never ends before it begins
-	return chunkCounter{begun: e.begun.Load(), ended: ended, lost: e.lostNow.Load() > 0}
+func (e *Engine) chunksOnGPU() (c chunkCounter) {
+	for lane := range c.ended {
+		c.ended[lane] = e.ended[lane].Load() // first: a chunk never ends before it begins
+		c.begun[lane] = e.begun[lane].Load()
+	}
+	c.lost = e.lostNow.Load() > 0
+	return c
 }
 
-// after reports whether all chunks that had begun before have ended.
-func (c chunkCounter) after(before chunkCounter) bool { return !c.lost && c.ended >= before.begun }
+// after reports whether all chunks that had begun before have ended, and none runs that was abandoned.
+func (c chunkCounter) after(before chunkCounter) bool { return !c.lost && c.endedSince(before) }
+
+// endedSince reports whether all chunks that had begun before have ended or were abandoned.
+func (c chunkCounter) endedSince(before chunkCounter) bool {
+	for lane, begun := range before.begun {
+		if c.ended[lane] < begun {
+			return false
+		}
+	}
+	return true
+}

@@ -87,14 +87,16 @@ func TestPoliciesWaitForChunks(t *testing.T) {
 	if !p.unused() {
 		t.Error("in use before it had policies")
 	}
-	e.begun.Store(7)
-	e.ended.Store(5)
+	e.begun[1].Store(7)
+	e.ended[1].Store(5)
 	p.users = []chunkCounter{e.chunksOnGPU()}
 	if start := time.Now(); p.unused() || time.Since(start) < policyWait {
 		t.Errorf("unused after %v, with two chunks on the device", time.Since(start))
 	}
-	e.begun.Store(9) // later ones do not use it
-	time.AfterFunc(10*time.Millisecond, func() { e.ended.Store(7) })
+	e.begun[1].Store(9)  // later ones do not use it
+	e.begun[0].Store(20) // neither do those of another lane, whatever their number
+	e.ended[0].Store(20)
+	time.AfterFunc(10*time.Millisecond, func() { e.ended[1].Store(7) })
 	if !p.unused() {
 		t.Error("in use after its chunks have ended")
 	}
