@@ -73,6 +73,7 @@ type flight struct {
 	late      lateness
 	deferred  bool
 	receiving bool
+	opensLast bool // without a first pass: the last pass opens received packets, whose replay windows are confirmed behind it
 	repeated  bool // by the shadow
 	choice    choice.Choice
 	class     choice.Class

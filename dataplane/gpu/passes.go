@@ -139,30 +139,36 @@ func (f *flight) beforeLastPass() bool {
 	return f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting)
 }
 
-// advance ends the first passes of chunks, oldest first, in each lane up to one that the device has not finished.
+// advance ends the first passes of chunks.
 func (e *Engine) advance() {
-	var stopped [batch.MaxLanes]bool
-	for i := 0; e.anyInFirstPass() && i < len(e.inFlight); i++ {
+	for lane := range e.lanes {
+		e.advanceLane(uint8(lane))
+	}
+}
+
+// advanceLane ends the first passes of a lane's chunks, oldest first, up to one that the device has not finished, or whose
+// end would move replay windows past the packets of an older chunk (opensLast).
+func (e *Engine) advanceLane(lane uint8) {
+	opens := false // an older chunk opensLast
+	for i := 0; e.lanes[lane].inFirstPass > 0 && i < len(e.inFlight); i++ {
 		f := &e.inFlight[i]
-		lane := f.chunk.Lane
 		switch {
-		case !f.beforeLastPass() || stopped[lane]:
-		case f.pass == firstPass && !e.firstPassDone(f):
-			stopped[lane] = true
+		case f.placement != ExecutedOnGPU || f.chunk.Lane != lane:
+		case !f.beforeLastPass():
+			opens = opens || f.opensLast
+		case f.pass == firstPass && (!e.firstPassDone(f) || opens && f.opensFirst()):
+			return
 		default:
 			e.lanes[lane].inFirstPass--
 			e.endFirstPass(f)
+			opens = opens || f.opensLast
 		}
 	}
 }
 
-func (e *Engine) anyInFirstPass() bool {
-	for i := range e.lanes {
-		if e.lanes[i].inFirstPass > 0 {
-			return true
-		}
-	}
-	return false
+// opensFirst reports whether a chunk's first pass opens received packets.
+func (f *flight) opensFirst() bool {
+	return f.passFlags&findSAsFlag != 0 || f.expected.SA != nil && f.expected.SA.Direction() == ipsec.In
 }
 
 // firstPassDone reports whether the first pass of a chunk is finished. Its slots stay in use.
@@ -217,6 +223,7 @@ func (e *Engine) endFirstPass(f *flight) {
 	default:
 		f.pass = lastPass
 		f.jobs = e.ipsec.begin(e.esp, &e.checker, c)
+		f.opensLast = e.esp.Received() > 0
 	}
 	aead, hmac := e.esp.Protected()
 	t := &e.traffic[c.Lane]
@@ -256,6 +263,8 @@ func (e *Engine) restartAge(f *flight) {
 		return
 	}
 	for i := len(e.inFlight) - 1; &e.inFlight[i] != f; i-- {
-		e.inFlight[i].ageStart = f.ageStart
+		if x := &e.inFlight[i]; x.chunk.Lane == f.chunk.Lane || x.assignsSeqs() {
+			x.ageStart = f.ageStart
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/dataplane/gpu/choice"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/internal/testutil"
@@ -83,5 +84,82 @@ func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
 		if e.lanes[0].receiving != 0 || e.lanes[0].deferred != 0 || e.kernel.backlog.Load() != 0 {
 			t.Errorf("%d chunks with received ESP, %d deferred, a backlog of %d bytes", e.lanes[0].receiving, e.lanes[0].deferred, e.kernel.backlog.Load())
 		}
+	}
+}
+
+// TestFirstPassKeepsReplayWindow: a chunk whose received packets the GPU finds the SA of, behind one whose jobs the host has made,
+// is confirmed after it, although the GPU finishes both before the host looks. Earlier, it would move the replay window past the
+// packets of the older one.
+func TestFirstPassKeepsReplayWindow(t *testing.T) {
+	const size, window = 100, 64
+	net, g := testutil.NewNetwork(), &gateway.Gateway{}
+	sa := func(d ipsec.Direction) *ipsec.SA {
+		s, err := ipsec.NewSA(ipsec.Config{
+			SPI: 0x1000, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("10.1.9.9"),
+			Suite: "aes128gcm16", Key: make([]byte, 20), ReplayWindow: window, Tunnel: g.Tunnel("b"),
+		}, 1)
+		require.NoError(t, err)
+		return s
+	}
+	sender, receiver := sa(ipsec.Out), sa(ipsec.In)
+	require.NoError(t, g.Add(receiver))
+	any := netip.MustParsePrefix("0.0.0.0/0")
+	require.NoError(t, g.SetRules([]gateway.Rule{{Direction: ipsec.In, Policy: policy.Policy{Src: any, Dst: any, Action: policy.Protect, Target: receiver.Tunnel()}}}))
+	mem := mapMemory(t, 3*size*umem.FrameSize)
+	e := newIPsecEngine(t, net, g, mem, 64, size, maxKeys, Options{Timeout: time.Minute})
+	e.othersShare = 0
+	e.fakeGPU = func(*flight) {}
+	chunks := batch.NewChunks(3, size)
+	finds := []bool{false, true, true}
+	for k, c := range chunks {
+		for i := range c.In {
+			addr := uint32(k*size+i)*umem.FrameSize + umem.DataOffset
+			f, buf := testutil.UDP4("203.0.113.5", "10.1.0.9", 1, 2, make([]byte, 60)...), make([]byte, 1024)
+			copy(buf[256:], f[packet.EthernetLen:])
+			at, n, problem := sender.Encapsulate(0, buf, 256, len(f)-packet.EthernetLen)
+			if problem != ipsec.OK {
+				t.Fatal(problem)
+			}
+			copy(mem[addr:], f[:packet.EthernetLen])
+			copy(mem[addr+packet.EthernetLen:], buf[at:][:n])
+			c.In[i] = batch.Frame{Addr: addr, Len: uint16(packet.EthernetLen + n)}
+		}
+		c.N, c.Submitted = size, batch.Clock()
+		e.traffic[0].finding = findMode{on: finds[k], fixed: true}
+		e.Submit(c)
+		if f := &e.inFlight[k]; f.placement != ExecutedOnGPU || (f.pass == firstPass) != finds[k] {
+			t.Fatalf("chunk %d: placement %d, pass %d", k, f.placement, f.pass)
+		}
+	}
+	for k := range e.inFlight { // the GPU finishes all
+		f := &e.inFlight[k]
+		opened := slices.Clone(f.chunk.In)
+		if !finds[k] {
+			e.esp.Repeat(mem, opened, make([]batch.Result, size), f.jobs) // decrypts, as the device does
+		}
+		for tile := range f.tiles {
+			s, first := &e.mailbox.slots[f.slots[tile]], f.tileStart(tile)
+			for i := first; i < f.tileStart(tile+1); i++ {
+				in, inner := opened[i], uint32(packet.IPv4Len+8+8)
+				if s.results[i-first] = batch.ForwardTo(1, in.Addr, in.Len); finds[k] {
+					s.results[i-first] = batch.ForwardTo(1, in.Addr+inner+esp.Admitted, packet.EthernetLen+packet.IPv4Len+8+60)
+					s.saReports()[i-first] = esp.SAReport(k*size+i+1)<<32 | esp.SAReport(receiver.KeyIndex())
+				}
+			}
+			s.report()
+		}
+	}
+	for k, c := range chunks {
+		if !e.Done(c) {
+			t.Fatalf("chunk %d is not done", k)
+		}
+		for i, r := range c.Out {
+			if r.Verdict.Action() != batch.ActionForward {
+				t.Fatalf("packet %d of chunk %d: %v", i, k, r.Verdict)
+			}
+		}
+	}
+	if n := receiver.Stats(); n.Packets != 3*size || n.Replays != 0 || e.lanes[0].inFirstPass != 0 {
+		t.Errorf("%+v, %d chunks in their first pass", n, e.lanes[0].inFirstPass)
 	}
 }
