@@ -12,8 +12,8 @@ import (
 // record their sequence numbers when they are done. Replay windows would move past their packets, and drop
 // them. So the CPU defers a chunk with received ESP until the chunks before it are done. Chunks behind it
 // are deferred, too, as packets that leave later would take lower sequence numbers; and so are those behind a chunk
-// whose packets have no numbers yet (passes.go). ESP to this gateway, and packets to seal, are in one lane: chunks of other
-// lanes wait for none of these.
+// whose packets have no numbers yet (passes.go). By default ESP to this gateway, and packets to seal, are in one lane: chunks
+// of other lanes wait for none of these. (If a configuration divides them among lanes, order holds in each lane alone.)
 
 // defers reports whether the CPU executes a chunk only when it is the next to complete.
 func (e *Engine) defers(c *batch.Chunk) bool {
