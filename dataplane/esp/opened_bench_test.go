@@ -15,7 +15,7 @@ import (
 )
 
 // BenchmarkConfirmOpened measures the host's part of packets that a device has opened, per packet, for one of 8 workers with
-// a number of SAs each, in turn.
+// a number of SAs each, round-robin.
 func BenchmarkConfirmOpened(b *testing.B) {
 	const workers = 8
 	for _, n := range []int{1, 125, 1250, 3750} {

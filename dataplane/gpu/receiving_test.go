@@ -24,18 +24,7 @@ func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
 	const size, window = 100, 64
 	for _, choose := range []bool{false, true} {
 		net, g := testutil.NewNetwork(), &gateway.Gateway{}
-		sa := func(d ipsec.Direction) *ipsec.SA {
-			s, err := ipsec.NewSA(ipsec.Config{
-				SPI: 0x1000, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("10.1.9.9"),
-				Suite: "aes128gcm16", Key: make([]byte, 20), ReplayWindow: window, Tunnel: g.Tunnel("b"),
-			}, 1)
-			require.NoError(t, err)
-			return s
-		}
-		sender, receiver := sa(ipsec.Out), sa(ipsec.In)
-		require.NoError(t, g.Add(receiver))
-		any := netip.MustParsePrefix("0.0.0.0/0")
-		require.NoError(t, g.SetRules([]gateway.Rule{{Direction: ipsec.In, Policy: policy.Policy{Src: any, Dst: any, Action: policy.Protect, Target: receiver.Tunnel()}}}))
+		sender, receiver := receivingTunnel(t, g, window)
 		receiver.SetKeyIndex(0, nil) // like a device
 		mem := mapMemory(t, 2*size*umem.FrameSize)
 		e := newIPsecEngine(t, net, g, mem, 1, size, maxKeys, Options{Timeout: time.Minute, Choose: choose})
@@ -44,19 +33,7 @@ func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
 		e.fakeGPU = func(f *flight) { posted = f }
 		chunks := batch.NewChunks(2, size)
 		for k, c := range chunks {
-			for i := range c.In {
-				addr := uint32(k*size+i)*umem.FrameSize + umem.DataOffset
-				f, buf := testutil.UDP4("203.0.113.5", "10.1.0.9", 1, 2, make([]byte, 60)...), make([]byte, 1024)
-				copy(buf[256:], f[packet.EthernetLen:])
-				at, n, problem := sender.Encapsulate(0, buf, 256, len(f)-packet.EthernetLen)
-				if problem != ipsec.OK {
-					t.Fatal(problem)
-				}
-				copy(mem[addr:], f[:packet.EthernetLen])
-				copy(mem[addr+packet.EthernetLen:], buf[at:][:n])
-				c.In[i] = batch.Frame{Addr: addr, Len: uint16(packet.EthernetLen + n)}
-			}
-			c.N, c.Submitted = size, batch.Clock()
+			receiveESP(t, sender, mem, c, k)
 			e.Submit(c)
 		}
 		if p := e.inFlight[1].placement; p != NoFreeSlot || e.Done(chunks[0]) {
@@ -93,18 +70,7 @@ func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
 func TestFirstPassKeepsReplayWindow(t *testing.T) {
 	const size, window = 100, 64
 	net, g := testutil.NewNetwork(), &gateway.Gateway{}
-	sa := func(d ipsec.Direction) *ipsec.SA {
-		s, err := ipsec.NewSA(ipsec.Config{
-			SPI: 0x1000, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("10.1.9.9"),
-			Suite: "aes128gcm16", Key: make([]byte, 20), ReplayWindow: window, Tunnel: g.Tunnel("b"),
-		}, 1)
-		require.NoError(t, err)
-		return s
-	}
-	sender, receiver := sa(ipsec.Out), sa(ipsec.In)
-	require.NoError(t, g.Add(receiver))
-	any := netip.MustParsePrefix("0.0.0.0/0")
-	require.NoError(t, g.SetRules([]gateway.Rule{{Direction: ipsec.In, Policy: policy.Policy{Src: any, Dst: any, Action: policy.Protect, Target: receiver.Tunnel()}}}))
+	sender, receiver := receivingTunnel(t, g, window)
 	mem := mapMemory(t, 3*size*umem.FrameSize)
 	e := newIPsecEngine(t, net, g, mem, 64, size, maxKeys, Options{Timeout: time.Minute})
 	e.othersShare = 0
@@ -112,19 +78,7 @@ func TestFirstPassKeepsReplayWindow(t *testing.T) {
 	chunks := batch.NewChunks(3, size)
 	finds := []bool{false, true, true}
 	for k, c := range chunks {
-		for i := range c.In {
-			addr := uint32(k*size+i)*umem.FrameSize + umem.DataOffset
-			f, buf := testutil.UDP4("203.0.113.5", "10.1.0.9", 1, 2, make([]byte, 60)...), make([]byte, 1024)
-			copy(buf[256:], f[packet.EthernetLen:])
-			at, n, problem := sender.Encapsulate(0, buf, 256, len(f)-packet.EthernetLen)
-			if problem != ipsec.OK {
-				t.Fatal(problem)
-			}
-			copy(mem[addr:], f[:packet.EthernetLen])
-			copy(mem[addr+packet.EthernetLen:], buf[at:][:n])
-			c.In[i] = batch.Frame{Addr: addr, Len: uint16(packet.EthernetLen + n)}
-		}
-		c.N, c.Submitted = size, batch.Clock()
+		receiveESP(t, sender, mem, c, k)
 		e.traffic[0].finding = findMode{on: finds[k], fixed: true}
 		e.Submit(c)
 		if f := &e.inFlight[k]; f.placement != ExecutedOnGPU || (f.pass == firstPass) != finds[k] {
@@ -162,4 +116,40 @@ func TestFirstPassKeepsReplayWindow(t *testing.T) {
 	if n := receiver.Stats(); n.Packets != 3*size || n.Replays != 0 || e.lanes[0].inFirstPass != 0 {
 		t.Errorf("%+v, %d chunks in their first pass", n, e.lanes[0].inFirstPass)
 	}
+}
+
+// receivingTunnel adds the inbound SA of a tunnel with a window to a gateway, and returns it behind that of the sender.
+func receivingTunnel(t *testing.T, g *gateway.Gateway, window int) (sender, receiver *ipsec.SA) {
+	t.Helper()
+	sa := func(d ipsec.Direction) *ipsec.SA {
+		s, err := ipsec.NewSA(ipsec.Config{
+			SPI: 0x1000, Direction: d, Src: netip.MustParseAddr("198.51.100.1"), Dst: netip.MustParseAddr("10.1.9.9"),
+			Suite: "aes128gcm16", Key: make([]byte, 20), ReplayWindow: window, Tunnel: g.Tunnel("b"),
+		}, 1)
+		require.NoError(t, err)
+		return s
+	}
+	sender, receiver = sa(ipsec.Out), sa(ipsec.In)
+	require.NoError(t, g.Add(receiver))
+	any := netip.MustParsePrefix("0.0.0.0/0")
+	require.NoError(t, g.SetRules([]gateway.Rule{{Direction: ipsec.In, Policy: policy.Policy{Src: any, Dst: any, Action: policy.Protect, Target: receiver.Tunnel()}}}))
+	return sender, receiver
+}
+
+// receiveESP fills chunk k with the sender's next packets.
+func receiveESP(t *testing.T, sender *ipsec.SA, mem []byte, c *batch.Chunk, k int) {
+	t.Helper()
+	for i := range c.In {
+		addr := uint32(k*len(c.In)+i)*umem.FrameSize + umem.DataOffset
+		f, buf := testutil.UDP4("203.0.113.5", "10.1.0.9", 1, 2, make([]byte, 60)...), make([]byte, 1024)
+		copy(buf[256:], f[packet.EthernetLen:])
+		at, n, problem := sender.Encapsulate(0, buf, 256, len(f)-packet.EthernetLen)
+		if problem != ipsec.OK {
+			t.Fatal(problem)
+		}
+		copy(mem[addr:], f[:packet.EthernetLen])
+		copy(mem[addr+packet.EthernetLen:], buf[at:][:n])
+		c.In[i] = batch.Frame{Addr: addr, Len: uint16(packet.EthernetLen + n)}
+	}
+	c.N, c.Submitted = len(c.In), batch.Clock()
 }
