@@ -31,7 +31,7 @@ func chunkwise(d *Device, e *Engine, post func(s *slot, finish func() error) err
 			*e.mailbox.slots[i].first--
 		}
 		if post != nil {
-			s.seq--
+			s.number--
 			clear(s.descriptors)
 		}
 		ended := make(chan error)

@@ -137,15 +137,15 @@ func TestTagsOfEarlierRoundsAreCleared(t *testing.T) {
 	for _, version := range []byte{0, 0x45} { // headers; short headers
 		copy(umem[packet.EthernetLen:], []byte{8, 0, version}) // of frames at 2
 		for _, start := range []uint32{0, 5 * tagCount, 1<<32 - 2*tagCount} {
-			s.seq = start + 10
+			s.number = start + 10
 			s.post(frames, batchFrames, 0, umem, 0)
-			old := uint16(tagOf(s.seq))
+			old := uint16(tagOf(s.number))
 			for i := range s.completions {
 				s.completions[i] = completion{uint64(old), 0, uint64(old), 0}
 			}
-			s.seq += tagCount - 1 // no chunk had inlined headers since
+			s.number += tagCount - 1 // no chunk had inlined headers since
 			s.post(frames[:1], batchFrames, 0, umem, 0)
-			if again := uint16(tagOf(s.seq)); again != old {
+			if again := uint16(tagOf(s.number)); again != old {
 				t.Fatalf("tag %d unfollow tag %d: the test is wrong about tagCount", again, old)
 			}
 			for l := range s.headers {
@@ -180,24 +180,24 @@ func TestFinishedNeedsAllSegments(t *testing.T) {
 		want := uint32(0)
 		for part := range s.batches {
 			if !inline || rnd.IntN(3) == 0 {
-				pieces = append(pieces, func() { s.done[part] = s.seq })
+				pieces = append(pieces, func() { s.done[part] = s.number })
 				continue
 			}
 			want |= 1 << part
 			for i := part * batchFrames; i < min((part+1)*batchFrames, len(frames)); i++ {
 				a := &s.completions[descWordOf(i)]
-				pieces = append(pieces, func() { a[0] = tagOf(s.seq) }, func() { a[2] = tagOf(s.seq) })
+				pieces = append(pieces, func() { a[0] = tagOf(s.number) }, func() { a[2] = tagOf(s.number) })
 			}
 		}
 		rnd.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
 		for i, arrive := range pieces {
 			if s.finished() {
-				t.Fatalf("chunk %d of %d packets is finished by %d of %d pieces", s.seq, len(frames), i, len(pieces))
+				t.Fatalf("chunk %d of %d packets is finished by %d of %d pieces", s.number, len(frames), i, len(pieces))
 			}
 			arrive()
 		}
 		if !s.finished() || s.completed != want {
-			t.Fatalf("chunk %d of %d packets: finished %v, completed %b, want %b", s.seq, len(frames), s.finished(), s.completed, want)
+			t.Fatalf("chunk %d of %d packets: finished %v, completed %b, want %b", s.number, len(frames), s.finished(), s.completed, want)
 		}
 	}
 }

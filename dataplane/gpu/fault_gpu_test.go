@@ -19,10 +19,10 @@ import (
 
 // stall makes a slot's block wait for a tile that is not posted. unstall posts it, and the next one
 // again.
-func stall(s *slot) { s.seq++ }
+func stall(s *slot) { s.number++ }
 
 func unstall(s *slot, c *batch.Chunk) {
-	s.seq -= 2
+	s.number -= 2
 	for range 2 {
 		s.post(c.In[:min(c.N, len(s.results))], batchFrames, 0, nil, 0)
 		for start := time.Now(); !s.finished() && time.Since(start) < time.Second; {

@@ -47,7 +47,7 @@ func newLenderRig(t *testing.T, sas int) *lenderRig {
 		for i := range n {
 			counts = append(counts, posted(s, i).Addr)
 		}
-		seq, batches := s.seq, s.batches
+		seq, batches := s.number, s.batches
 		serve := func() {
 			for i := range n {
 				s.answers()[i] = r.serve(s.requests()[i], counts[i])
@@ -238,7 +238,7 @@ func TestImpossibleAnswersTakeTheDeviceOutOfUse(t *testing.T) {
 		"none": func(r *lenderRig) {
 			r.l.fakeGPU = func(s *slot, n int) {
 				for i := range s.batches {
-					atomic.StoreUint32(&s.done[i], s.seq)
+					atomic.StoreUint32(&s.done[i], s.number)
 				}
 			}
 		},

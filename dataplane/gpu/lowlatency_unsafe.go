@@ -19,7 +19,7 @@ func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
 	if len(frames) > len(s.headers)/cacheLineWords*cacheLineFrames {
 		return 0
 	}
-	next := s.seq + 1
+	next := s.number + 1
 	if next/tagCount != s.tagRound { // tags wrapped: remove the old ones
 		s.tagRound = next / tagCount
 		clear(s.headers)
@@ -59,7 +59,7 @@ func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
 // plainIPv4 is the EtherType and the first byte of an IPv4 header without options, as loaded.
 const plainIPv4 = 0x45<<16 | uint64(packet.EtherTypeIPv4)>>8 | uint64(packet.EtherTypeIPv4)&0xff<<8
 
-func tagOf(seq uint32) uint64 { return uint64(1 + seq%tagCount) }
+func tagOf(number uint32) uint64 { return uint64(1 + number%tagCount) }
 
 // The first word of each descriptor cache line is no packet's. A packet's header and completion have the index of its word.
 const firstDescWord = 1
@@ -75,7 +75,7 @@ func (s *slot) pollCompletions(end int) bool {
 	if s.inlined == 0 {
 		return false
 	}
-	tag := tagOf(s.seq)
+	tag := tagOf(s.number)
 	for w := descWordOf(s.packet); s.packet < end; s.packet, w = s.packet+1, nextDescWord(w) {
 		if c := &s.completions[w]; atomic.LoadUint64(&c[0])&tagCount != tag || atomic.LoadUint64(&c[2])&tagCount != tag {
 			return false

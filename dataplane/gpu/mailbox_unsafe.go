@@ -18,11 +18,11 @@ const (
 	batchFrames     = 28 // maximum packets of a warp batch
 	batchBytes      = 256
 
-	maxBatches = 16      // of a tile
-	firstSeqAt = 64      // byte of a slot, behind the done words
-	doneBytes  = 256     // bytes of a slot in front of the results
-	slotsAt    = 1 << 12 // byte of the mailbox: the slots, behind the control word
-	frameBytes = 8
+	maxBatches  = 16      // of a tile
+	firstTileAt = 64      // byte of a slot, behind the done words
+	doneBytes   = 256     // bytes of a slot in front of the results
+	slotsAt     = 1 << 12 // byte of the mailbox: the slots, behind the control word
+	frameBytes  = 8
 
 	inlineBatches    = 3  // batches that can have inlined headers
 	headerWords      = 8  // a cache line
@@ -74,9 +74,9 @@ type mailbox struct {
 }
 
 // slot holds one tile in flight. A worker owns it from slotPool.take to put. The worker reads the results
-// of a batch when done has the sequence number, and a completion when it has the tag.
+// of a batch when done has the number of the tile, and a completion when it has the tag.
 type slot struct {
-	seq          uint32 // of the last tile
+	number       uint32 // of the last tile
 	batches      int    // of the last tile
 	each         int    // packets of its batches but the last
 	inlined      int    // inlined headers: all packets or 0
@@ -126,7 +126,7 @@ func newMailbox(slots, batches int) (*mailbox, error) {
 		b := m.Bytes[slotsAt+i*m.slotBytes:][:m.slotBytes]
 		m.slots = append(m.slots, slot{
 			done:         unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), maxBatches),
-			first:        (*uint32)(unsafe.Pointer(&b[firstSeqAt])),
+			first:        (*uint32)(unsafe.Pointer(&b[firstTileAt])),
 			results:      unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), packets),
 			descriptors:  unsafe.Slice((*uint64)(unsafe.Pointer(&b[m.descriptorsAt])), batches*batchBytes/8),
 			jobs:         unsafe.Slice((*deviceJob)(unsafe.Pointer(&b[m.jobsAt])), packets),
@@ -144,7 +144,7 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 // prepare readies the mailbox for a launch of the kernel with a number of awake blocks. All slots are free.
 func (m *mailbox) prepare(awake int) {
 	for i := range m.slots {
-		atomic.StoreUint32(m.slots[i].first, m.slots[i].seq+1)
+		atomic.StoreUint32(m.slots[i].first, m.slots[i].number+1)
 	}
 	atomic.StoreUint32(m.control, uint32(awake))
 }
@@ -206,26 +206,26 @@ func (s *slot) postWith(frames []batch.Frame, each int, worker uint32, flags uin
 	s.write(frames, each)
 	var lines [maxBatches * batchBytes / 8 / cacheLineWords]uint64
 	s.begin()
-	seq, header := uint64(s.seq), tileHeader(frames, each, worker, flags)
+	number, header := uint64(s.number), tileHeader(frames, each, worker, flags)
 	for b := range s.batches {
 		w := words(b * each)
 		for i, word := range [...]uint32{header, w.line1, w.line2, w.line3} {
-			lines[4*b+i] = seq | uint64(word)<<32
+			lines[4*b+i] = number | uint64(word)<<32
 		}
 	}
 	ordered.StoreLines(unsafe.Slice((*[cacheLineWords]uint64)(unsafe.Pointer(&s.descriptors[0])), 4*s.batches), lines[:4*s.batches])
 }
 
-// ringDoorbell stores the sequence number and the tile header in each descriptor cache line, after the frames. The
+// ringDoorbell stores the number of the tile and its header in each descriptor cache line, after the frames. The
 // block polls the first cache line, which is stored last.
 func (s *slot) ringDoorbell(header uint32) {
 	s.begin()
-	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.seq)|uint64(header)<<32)
+	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.number)|uint64(header)<<32)
 }
 
 // begin begins the next tile.
 func (s *slot) begin() {
-	s.seq++
+	s.number++
 	s.finishedBatches, s.packet, s.completed = 0, 0, 0
 }
 
@@ -233,7 +233,7 @@ func (s *slot) begin() {
 func (s *slot) finished() bool {
 	for ; s.finishedBatches < s.batches; s.finishedBatches++ {
 		end := (s.finishedBatches + 1) * s.each
-		if atomic.LoadUint32(&s.done[s.finishedBatches]) == s.seq {
+		if atomic.LoadUint32(&s.done[s.finishedBatches]) == s.number {
 			s.packet = end
 			continue
 		}
@@ -260,10 +260,10 @@ func (s *slot) answers() []uint64 {
 	return unsafe.Slice((*uint64)(unsafe.Pointer(&s.results[0])), len(s.results))
 }
 
-// report stores the sequence number of the last tile in its done words, as a GPU does that has finished it.
+// report stores the number of the last tile in its done words, as a GPU does that has finished it.
 func (s *slot) report() {
 	for i := range s.batches {
-		atomic.StoreUint32(&s.done[i], s.seq)
+		atomic.StoreUint32(&s.done[i], s.number)
 	}
 }
 

@@ -31,18 +31,18 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 			watch(&m);
 		return;
 	}
-	for (uint32_t seq = host_load32((const uint32_t *)(slot + FIRST_SEQ));; seq++) {
-		struct poll_result poll = wait_for_tile(&m, sh, slot, seq, hint);
-		uint32_t header = sh->tile_header[seq % 2];
+	for (uint32_t number = host_load32((const uint32_t *)(slot + FIRST_TILE));; number++) {
+		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint);
+		uint32_t header = sh->tile_header[number % 2];
 		if (header == STOP)
 			return;
 		hint = poll_hint_of(header); /* expect the next tile to be like this one */
 		uint32_t batches = hint.batches; /* of this tile: batch_count(header) */
 		if (poll.completed || batch_index >= batches)
 			continue;
-		while (!poll.ready && !read_batch(descriptors, batch_index, seq, &poll.w))
+		while (!poll.ready && !read_batch(descriptors, batch_index, number, &poll.w))
 			;
-		struct tile tile = tile_of(&m, slot, seq, header);
+		struct tile tile = tile_of(&m, slot, number, header);
 		int active = has_packet(&tile, batch_index);
 		struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
 		process_batch(&m, &tile, scratch, s, batch_index, poll.w, tile.umem + poll.w.low, active, ACCESS_128);

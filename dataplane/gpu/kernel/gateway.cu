@@ -48,18 +48,18 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	aes_fill_encrypt(aes->encrypt, threadIdx.x, blockDim.x);
 	aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
 	__syncthreads();
-	for (uint32_t seq = host_load32((const uint32_t *)(slot + FIRST_SEQ));; seq++) {
-		struct poll_result poll = wait_for_tile(&m, sh, slot, seq, hint);
-		uint32_t header = sh->tile_header[seq % 2];
+	for (uint32_t number = host_load32((const uint32_t *)(slot + FIRST_TILE));; number++) {
+		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint);
+		uint32_t header = sh->tile_header[number % 2];
 		if (header == STOP)
 			return;
 		hint = poll_hint_of(header); /* expect the next tile to be like this one */
 		uint32_t batches = hint.batches; /* of this tile: batch_count(header) */
 		if (poll.completed || batch_index >= batches)
 			continue;
-		while (!poll.ready && !read_batch(descriptors, batch_index, seq, &poll.w))
+		while (!poll.ready && !read_batch(descriptors, batch_index, number, &poll.w))
 			;
-		struct tile tile = tile_of(&m, slot, seq, header);
+		struct tile tile = tile_of(&m, slot, number, header);
 		int active = has_packet(&tile, batch_index);
 		if (header & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (header & ASSIGN_SEQS) == ASSIGN_SEQS) {
 			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->block_serving, batch_index, poll.w, header);

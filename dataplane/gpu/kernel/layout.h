@@ -79,7 +79,7 @@
 #define DESC_LINE_LANES 8 /* 64-bit words of a descriptor cache line, one per lane */
 #define DESC_LINE_FRAMES 7
 #define BATCH_FRAMES 28 /* of a warp batch */
-#define FIRST_SEQ 64 /* offset in a slot */
+#define FIRST_TILE 64 /* offset in a slot */
 #define TILE_PACKETS 2048 /* fields of a tile header: the packets are its remainder by this number, */
 #define TILE_BATCH_SHIFT 11 /* packets of each batch but the last, */
 #define TILE_BATCH_PACKETS 32
@@ -102,7 +102,7 @@
 #define SHORT_HEADER_BYTES 32
 #define SHORT_HEADER_WORD 3 /* header word at which a short header begins */
 #define COMPLETION_BYTES 32
-#define TAG_COUNT 65535 /* a tile's tag is 1 + seq % TAG_COUNT */
+#define TAG_COUNT 65535 /* a tile's tag is 1 + number % TAG_COUNT */
 
 /* Launch shape. */
 #define FORWARD_THREADS 512 /* maximum per block */

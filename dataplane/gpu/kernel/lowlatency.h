@@ -33,10 +33,10 @@ DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const
 	return h;
 }
 
-/* Returns whether all inlined headers of a batch belong to tile seq. */
-DEVICE int inline_headers_match(const struct header_segments *h, uint32_t format, uint32_t seq, int valid)
+/* Returns whether all inlined headers of a batch belong to the tile with a number. */
+DEVICE int inline_headers_match(const struct header_segments *h, uint32_t format, uint32_t number, int valid)
 {
-	uint32_t right = 1, want = tag_of(seq);
+	uint32_t right = 1, want = tag_of(number);
 	if (format == INLINE_SHORT_HEADERS) {
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 2; i++) {
@@ -96,7 +96,7 @@ DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, str
 		struct candidate c = look_up(&t, s, f, tile->umem + f.addr, scratch->headers[lane]);
 		more = c.partial_checksum && c.result.verdict >> 12 == ACTION_FORWARD;
 		rewrite(&c, scratch->headers[lane], row);
-		make_completion(&c.result, tag_of(tile->seq), s.generation, row);
+		make_completion(&c.result, tag_of(tile->number), s.generation, row);
 	}
 	if (unlikely(!__all_sync(FULL_MASK, !more)))
 		return 0;

@@ -4,8 +4,8 @@
  * A slot holds one tile and is served by one block. The host gives each tile a free slot, so a block
  * serves all workers.
  *
- *	done                     for each warp batch, the sequence number of the last finished tile
- *	first                    the sequence number of the slot's first tile since the launch
+ *	done                     for each warp batch, the number of the last finished tile
+ *	first                    the number of the slot's first tile since the launch
  *	results                  a struct result per packet
  *	descriptors              warp batches
  *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS,
@@ -13,13 +13,14 @@
  *	headers, short headers   inlined headers of the first batches (low-latency path)
  *	completions              inline completions of these packets
  *
- * The doorbell is part of the descriptors. A descriptor cache line is 64 bytes: the tile's sequence
- * number and tile header, then seven struct frame. It is read in one request, so if it has the expected
- * sequence number its frames are valid. Four of them make a warp batch of up to 28 packets, which a warp
+ * The doorbell is part of the descriptors. A descriptor cache line is 64 bytes: the tile's number
+ * and header, then seven struct frame. It is read in one request, so if it has the expected number its
+ * frames are valid. Four of them make a warp batch of up to 28 packets, which a warp
  * reads at once, 64 bits per lane:
  *
  *	lane   0            1 ... 7        8            9 ... 15       16 ...
- *	       seq, header  7 frames       seq, header  7 frames       ...
+ *	       number,      7 frames     number,      7 frames       ...
+ *	       header                    header
  *
  * A tile header has the number of packets, the packets of each batch but the last, the worker's number,
  * and flags. With EXPECT_SA, ASSIGN_SEQS and RELEASE_LOCK, only the first cache line of a batch has it; expect.h and seq_assign.h have the words of the others.
@@ -48,7 +49,7 @@
 #include "layout.h"
 #include "tables.h"
 
-DEVICE uint32_t tag_of(uint32_t seq) { return 1 + seq % TAG_COUNT; }
+DEVICE uint32_t tag_of(uint32_t number) { return 1 + number % TAG_COUNT; }
 
 /* Frames of a worker. */
 struct worker_memory {
@@ -73,14 +74,14 @@ CHECK_MAILBOX_LAYOUT;
 /* A tile: up to one warp batch of a chunk for each warp of the block. */
 struct tile {
 	uint8_t *slot, *umem;
-	uint32_t umem_bytes, seq, packets;
+	uint32_t umem_bytes, number, packets;
 	uint32_t batch_packets; /* of each batch but the last */
 };
 
-DEVICE struct tile tile_of(const struct mailbox *m, uint8_t *slot, uint32_t seq, uint32_t header)
+DEVICE struct tile tile_of(const struct mailbox *m, uint8_t *slot, uint32_t number, uint32_t header)
 {
 	const struct worker_memory *w = m->workers + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS;
-	return (struct tile){slot, w->umem, (uint32_t)w->bytes, seq, header % TILE_PACKETS, (header >> TILE_BATCH_SHIFT) % TILE_BATCH_PACKETS};
+	return (struct tile){slot, w->umem, (uint32_t)w->bytes, number, header % TILE_PACKETS, (header >> TILE_BATCH_SHIFT) % TILE_BATCH_PACKETS};
 }
 
 DEVICE uint32_t batch_count(uint32_t header)

@@ -5,7 +5,7 @@
 #include "lowlatency.h"
 
 struct shared {
-	/* Header of the tile that warp 0 found, by the parity of seq: the previous one stays
+	/* Header of the tile that warp 0 found, by the parity of its number: the previous one stays
 	 * valid until all warps have read the next one. */
 	uint32_t tile_header[2];
 	uint32_t block_serving; /* the batch of a tile that has the ticket lock (seq_assign.h) */
@@ -58,11 +58,11 @@ struct polled_words {
 
 DEVICE struct polled_words poll_words(const struct mailbox *m) { return (struct polled_words){load32(m->tables.generation), load32(m->awake)}; }
 
-/* Polls once for a batch of tile seq and, unless headers is 0, for its inlined headers in that
+/* Polls once for a batch of a tile and, unless headers is 0, for its inlined headers in that
  * format. Table words are prefetched meanwhile. *words are those of the previous poll, and are
  * updated. So the snapshot has the generation of the previous poll. An older snapshot is safe: the tables are loaded after
  * that generation, and the host refuses completions of a generation that is no longer the current one. */
-DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t seq,
+DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t number,
 		       uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
 	uint32_t batch_index = warp_id();
@@ -78,16 +78,16 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot
 	*words = later;
 	poll->w.low = (uint32_t)v;
 	poll->w.high = (uint32_t)(v >> 32);
-	if (!__all_sync(FULL_MASK, __shfl_sync(FULL_MASK, poll->w.low, lane_id() & ~(DESC_LINE_LANES - 1)) == seq))
+	if (!__all_sync(FULL_MASK, __shfl_sync(FULL_MASK, poll->w.low, lane_id() & ~(DESC_LINE_LANES - 1)) == number))
 		return;
 	uint32_t tile_header = __shfl_sync(FULL_MASK, poll->w.high, 0);
 	poll->ready = 1;
 	if (batch_index == 0 && lane_id() == 0)
-		sh->tile_header[seq % 2] = tile_header;
+		sh->tile_header[number % 2] = tile_header;
 	if (!headers || !(tile_header & headers))
 		return;
-	struct tile tile = tile_of(m, slot, seq, tile_header);
-	if (inline_headers_match(&h, headers, seq, has_packet(&tile, batch_index))) {
+	struct tile tile = tile_of(m, slot, number, tile_header);
+	if (inline_headers_match(&h, headers, number, has_packet(&tile, batch_index))) {
 		fill_hot_entries(&sh->scratch[batch_index], &p);
 		fill_inline_headers(&sh->scratch[batch_index], &h, headers);
 		__syncwarp();
@@ -97,27 +97,27 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot
 }
 
 /* Polls once for this warp's batch, and completes it if its headers are inlined. */
-DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t seq,
+DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t number,
 		      uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
 	uint32_t batch_index = warp_id();
 
 	if (headers == INLINE_SHORT_HEADERS) /* one instance per format, each with its own registers */
-		poll_batch(m, sh, slot, seq, INLINE_SHORT_HEADERS, words, poll);
+		poll_batch(m, sh, slot, number, INLINE_SHORT_HEADERS, words, poll);
 	else if (headers == INLINE_HEADERS)
-		poll_batch(m, sh, slot, seq, INLINE_HEADERS, words, poll);
+		poll_batch(m, sh, slot, number, INLINE_HEADERS, words, poll);
 	else
-		poll_batch(m, sh, slot, seq, 0, words, poll);
+		poll_batch(m, sh, slot, number, 0, words, poll);
 	if (poll->headers_loaded) {
-		struct tile tile = tile_of(m, slot, seq, __shfl_sync(FULL_MASK, poll->w.high, 0));
+		struct tile tile = tile_of(m, slot, number, __shfl_sync(FULL_MASK, poll->w.high, 0));
 		poll->completed = complete_inline(m, &tile, &sh->scratch[batch_index], poll->s, batch_index, poll->w, has_packet(&tile, batch_index));
 	}
 }
 
-/* Waits for tile seq, or for the end of the kernel, which has the tile header STOP. All warps poll at
+/* Waits for the tile with a number, or for the end of the kernel, which has the tile header STOP. All warps poll at
  * the same time, so that no warp starts a poll later than the others. */
 DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *sh, uint8_t *slot,
-					uint32_t seq, struct poll_hint hint)
+					uint32_t number, struct poll_hint hint)
 {
 	struct poll_result poll = {0, {0, 0}, 0, {0, 0, 0}, 0};
 	uint32_t warp = warp_id();
@@ -127,13 +127,13 @@ DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *
 		int asleep = blockIdx.x >= words.awake, busy = polls < BUSY_POLLS;
 		if (words.awake == STOP) {
 			if (threadIdx.x == 0)
-				sh->tile_header[seq % 2] = STOP;
+				sh->tile_header[number % 2] = STOP;
 			poll.ready = 1;
 		} else if (asleep) {
 			words = poll_words(m);
 			polls = 0;
 		} else if (!poll.ready && (warp == 0 || (busy && warp < hint.batches))) {
-			poll_once(m, sh, slot, seq, busy && warp < INLINE_BATCHES ? hint.headers : 0, &words, &poll);
+			poll_once(m, sh, slot, number, busy && warp < INLINE_BATCHES ? hint.headers : 0, &words, &poll);
 		}
 		if (__syncthreads_or(warp == 0 && poll.ready))
 			return poll;
@@ -149,7 +149,7 @@ DEVICE void report_batch(const struct tile *tile, uint32_t batch_index)
 	fence_acq_rel_sys();
 	__syncwarp();
 	if (lane_id() == 0)
-		host_store32((uint32_t *)tile->slot + batch_index, tile->seq);
+		host_store32((uint32_t *)tile->slot + batch_index, tile->number);
 }
 
 #endif

@@ -47,7 +47,7 @@ struct ticket_lock {
 
 /* The value of block_serving, the word in shared memory by which the lock passes within a tile, when a number of the tile's batches
  * have had the lock. */
-DEVICE uint32_t block_serving_of(const struct tile *tile, uint32_t batches) { return tile->seq << 7 | batches << 2; }
+DEVICE uint32_t block_serving_of(const struct tile *tile, uint32_t batches) { return tile->number << 7 | batches << 2; }
 
 /* Acquires the lock for a batch. All lanes call it. Returns LOCK_KEPT if packets of the chunk are left to the host, or
  * LOCK_LOST. */

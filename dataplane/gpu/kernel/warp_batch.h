@@ -17,7 +17,7 @@ struct warp_scratch {
 	uint32_t rewritten[WARP_SIZE][REWRITTEN_WORDS + 1]; /* padded rows, as above */
 };
 
-/* A lane's 8 bytes of the descriptors: a frame, or sequence number and tile header in the first lane of
+/* A lane's 8 bytes of the descriptors: a frame, or the tile's number and header in the first lane of
  * each cache line. */
 struct desc_word {
 	uint32_t low, high;
@@ -35,13 +35,13 @@ struct prefetch {
 	uint32_t ingress;
 };
 
-/* Reads the descriptors of a batch. Returns whether all of them belong to tile seq. */
-DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch_index, uint32_t seq, struct desc_word *w)
+/* Reads the descriptors of a batch. Returns whether all of them belong to the tile with a number. */
+DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch_index, uint32_t number, struct desc_word *w)
 {
 	uint64_t v = host_load64(descriptors + batch_index * WARP_SIZE + lane_id());
 	w->low = (uint32_t)v;
 	w->high = (uint32_t)(v >> 32);
-	return __all_sync(FULL_MASK, __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1)) == seq);
+	return __all_sync(FULL_MASK, __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1)) == number);
 }
 
 /* Byte-wise access to frames that are not aligned to 16 bytes. */
