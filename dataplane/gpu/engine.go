@@ -69,7 +69,7 @@ type flight struct {
 	blocks    uint32        // that must be awake for them
 	finished  int           // tiles whose results are copied
 	submitted time.Duration // by batch.Clock
-	ageStart  time.Duration // when its last pass, or that of an older chunk that had kept the lock, was posted (restartAge); 0: not
+	ageStart  time.Duration // when its last pass, or that of an older chunk for which it waited, was posted (restartAge); 0: not
 	late      lateness
 	deferred  bool
 	receiving bool

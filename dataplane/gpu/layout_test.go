@@ -106,7 +106,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("EXPECT_SA", expectFlag, "all packets are expected to be of one SA (expect.h)")
 	h.Define("SEQ", seqFlag, "sequence numbers (seq_assign.h), in one of these combinations:")
 	h.Define("ASSIGN_SEQS", assignSeqsFlags, "the device assigns sequence numbers to packets, and seals them")
-	h.Define("RELEASE_LOCK", releaseLockFlags, "the device releases the lock that the chunk has kept")
+	h.Define("RELEASE_LOCK", releaseLockFlags, "the device releases the lock that the host holds behind the chunk")
 	h.Define("SEQ_REQUESTS", seqRequestFlags, "no other of these flags: requests of the host about sequence numbers")
 	h.Define("STOP", stop, "control word: the kernel ends")
 	h.Define("INLINE_BATCHES", inlineBatches, "batches of a slot with room for inlined headers")

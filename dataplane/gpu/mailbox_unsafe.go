@@ -55,7 +55,7 @@ const (
 // Flags of tiles about sequence numbers (kernel/seq_assign.h): seqFlag means something else with each.
 const (
 	assignSeqsFlags  = seqFlag | classifyFlag // the device assigns sequence numbers to packets, and seals them
-	releaseLockFlags = seqFlag | hasJobsFlag  // of the last pass: the device releases the lock that the chunk has kept
+	releaseLockFlags = seqFlag | hasJobsFlag  // of the last pass: the device releases the lock that the host holds
 	seqRequestFlags  = seqFlag                // alone: requests of the lender
 )
 

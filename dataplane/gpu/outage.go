@@ -88,7 +88,7 @@ func (e *Engine) abandonTiles(f *flight) {
 	case firstPass:
 		e.lanes[f.chunk.Lane].inFirstPass--
 		if f.assignsSeqs() {
-			e.seqAssign.inheritsLock, e.seqAssign.lockBroken = true, e.seqAssign.lockBroken || e.seqAssign.inheriting
+			e.seqAssign.joinsAbandoned, e.seqAssign.lockBroken = true, e.seqAssign.lockBroken || e.seqAssign.joining
 		}
 		e.pool.put(f.slots[:f.finished])
 	}

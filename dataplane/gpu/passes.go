@@ -34,7 +34,7 @@ type laneTraffic struct {
 	finding     findMode    // of received ESP
 	classifying findMode    // of packets to seal
 	expected    expectation // of all packets
-	sealing     sealing     // of packets to seal, by the sequence numbers of the device
+	assigning   assigning   // of sequence numbers, to packets to seal
 	class       choice.Class
 }
 
@@ -234,11 +234,8 @@ func (e *Engine) endFirstPass(f *flight) {
 		sa, packets = f.expected.SA, c.N-hostPackets
 	}
 	t.expected.observe(sa, packets, c.N)
-	if toHost := -1; e.lender != nil {
-		if f.assignsSeqs() {
-			toHost = hostPackets
-		}
-		t.sealing.observe(c.N, aead+hmac-e.esp.Received(), packets, toHost)
+	if e.lender != nil {
+		t.assigning.observe(c.N, aead+hmac-e.esp.Received(), packets, f.assignsSeqs(), hostPackets)
 	}
 	e.setReceiving(f, e.esp.Received() > 0)
 	class := e.classify(f)
@@ -255,8 +252,8 @@ func (e *Engine) endFirstPass(f *flight) {
 	}
 }
 
-// restartAge restarts the age of a chunk whose last pass is posted, and of the chunks behind it, if it has kept the lock for
-// which they wait: the host's time does not count as the device's.
+// restartAge restarts the age of a chunk whose last pass is posted, and of the chunks behind it, if they wait until the host has
+// released the lock: the host's time does not count as the device's.
 func (e *Engine) restartAge(f *flight) {
 	f.ageStart = batch.Clock()
 	if !f.assignsSeqs() {

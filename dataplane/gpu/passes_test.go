@@ -26,7 +26,7 @@ func unread(maker securedMaker, find, classify bool) securedMaker {
 }
 
 // TestSALookupAgreesWithTheCPUEngine: the device finds the SAs of received ESP by itself; the host processes the other
-// packets in a second pass.
+// packets in a last pass.
 func TestSALookupAgreesWithTheCPUEngine(t *testing.T) {
 	packets := 10_000
 	if testing.Short() {

@@ -26,7 +26,7 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 	r.e.chooser = nil
 	r.finish(f, forHost)
 	r.e.Done(r.chunks[0])
-	expect("in the second pass", false)
+	expect("in the last pass", false)
 	r.finish(&r.e.inFlight[0], forHost)
 	if !r.e.Done(r.chunks[0]) {
 		t.Fatal("the chunk is not done")

@@ -11,12 +11,12 @@ import (
 // loan and of the lock" in docs/design/gpu.md first: it has the steps and their functions, in order.
 //
 // If the device leaves a packet to the host, the host assigns the numbers of this packet and of all later ones of the chunk.
-// The device assigns none to packets of the worker's next chunk before the second pass of this one is posted. So numbers are in
+// The device assigns none to packets of the worker's next chunk before the last pass of this one is posted. So numbers are in
 // the order of transmission, as all packets to seal are in one lane (docs/design/dataplane.md). Exception: a packet that the
 // device has given a number (resultHostSeals); the host seals it with that.
 
-// sealing is whether the device assigns sequence numbers to the packets of a lane's next chunk.
-type sealing struct {
+// assigning is whether the device assigns sequence numbers to the packets of a lane's next chunk.
+type assigning struct {
 	seen     int // chunks in a row with nearly all packets to seal
 	mostHost int // chunks in a row with many packets that the device has left to the host
 	pause    int // chunks
@@ -29,12 +29,11 @@ type seqAssignment struct {
 	off      bool   // for tests
 	sas      []*ipsec.SA
 
-	// An abandoned chunk may have kept the lock, and the host posts no last pass to release it. So the next chunk does not wait:
-	// it inherits the lock as it is. If that is LOCK_KEPT, all packets of the chunk are the host's, and its own release, with its
-	// own ticket, frees the lock.
-	inheritsLock bool // the next chunk
-	inheriting   bool // a chunk that inherits the lock is in flight
-	lockBroken   bool // it was abandoned, too: the device may have lost count of tickets; until the kernel is launched again
+	// The host may hold the lock behind an abandoned chunk, which has no last pass to release it. So the next chunk does not wait,
+	// but joins it: if the host holds the lock (HOST_HOLDS), all of its packets are the host's, too, and its last pass releases the lock.
+	joinsAbandoned bool // the next chunk
+	joining        bool // a chunk that does is in flight
+	lockBroken     bool // it was abandoned, too: the device may have lost count of tickets; until the kernel is launched again
 }
 
 const (
@@ -45,22 +44,22 @@ const (
 	assignPause = findPause
 )
 
-// observe records a chunk: its packets, those to seal, those of one SA (see expectation.observe), and those that the device has left
-// to the host, -1 if it was not asked.
-func (x *sealing) observe(packets, seal, ofOneSA, toHost int) {
+// observe records a chunk: its packets, those to seal, and those of one SA (see expectation.observe). asked is whether the device was
+// to assign numbers, and toHost are the packets that it has left to the host.
+func (x *assigning) observe(packets, seal, ofOneSA int, asked bool, toHost int) {
 	most := seal*assignShare >= packets*(assignShare-1) && ofOneSA*expectShare < packets*(expectShare-1)
 	switch {
 	case x.pause > 0:
 		x.pause--
 		return
-	case toHost < 0 && !most, toHost >= 0 && seal*assignShare < packets*(assignShare-1):
+	case !asked && !most, asked && seal*assignShare < packets*(assignShare-1):
 		x.seen = 0
 	default:
 		x.seen++
 	}
-	if toHost*hostShare > packets {
+	if asked && toHost*hostShare > packets {
 		x.mostHost++
-	} else if toHost >= 0 {
+	} else if asked {
 		x.mostHost = 0
 	}
 	if x.mostHost > hostChunks {
@@ -71,15 +70,15 @@ func (x *sealing) observe(packets, seal, ofOneSA, toHost int) {
 // mayAssignSeqs reports whether the device assigns the sequence numbers of the packets of a lane's next chunk.
 func (e *Engine) mayAssignSeqs(lane uint8) bool {
 	x, t := &e.seqAssign, &e.traffic[lane]
-	if e.lender == nil || e.lender.paused() || x.off || t.sealing.seen < assignAfter || e.lanes[lane].deferred > 0 || t.finding.on && !t.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady() {
+	if e.lender == nil || e.lender.paused() || x.off || t.assigning.seen < assignAfter || e.lanes[lane].deferred > 0 || t.finding.on && !t.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady() {
 		return false
 	}
 	if !e.awaitOlder(func() bool { return e.olderAssigned(lane) }) {
-		t.sealing.seen = 0
+		t.assigning.seen = 0
 		return false
 	}
 	if n := e.kernel.launches.Load(); n != x.launches {
-		x.launches, x.ticket, x.inheritsLock, x.inheriting, x.lockBroken = n, 0, false, false, false
+		x.launches, x.ticket, x.joinsAbandoned, x.joining, x.lockBroken = n, 0, false, false, false
 	}
 	if x.lockBroken {
 		return false
@@ -89,8 +88,8 @@ func (e *Engine) mayAssignSeqs(lane uint8) bool {
 	return e.lender.ready.Load() // still: what comes before may have found the device lost
 }
 
-// ticketWords returns the words of each batch of a tile: the ticket of the first one, and whether the tile waits until an older
-// chunk has released a lock that it has kept (kernel/seq_assign.h).
+// ticketWords returns the words of each batch of a tile: the ticket of the first one, and whether the tile waits
+// while the host holds the lock (kernel/seq_assign.h).
 func ticketWords(ticket uint32, waits bool) batchWords {
 	w := batchWords{line1: ticket}
 	if waits {
@@ -108,14 +107,14 @@ func (e *Engine) postToAssign(f *flight) {
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
 	for k := range f.tiles {
-		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.inheritsLock)
+		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.joinsAbandoned)
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		s := &e.mailbox.slots[f.slots[k]]
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
 		e.seqAssign.ticket += uint32(s.batches)
 	}
 	f.ticket, f.revoked = e.seqAssign.ticket, e.lender.revoked.Load()
-	e.seqAssign.inheriting, e.seqAssign.inheritsLock = e.seqAssign.inheriting || e.seqAssign.inheritsLock, false
+	e.seqAssign.joining, e.seqAssign.joinsAbandoned = e.seqAssign.joining || e.seqAssign.joinsAbandoned, false
 	if e.fakeGPU != nil {
 		e.fakeGPU(f)
 	}
@@ -135,7 +134,7 @@ func (e *Engine) acceptAssigned(f *flight) (hostPackets, seal int) {
 	}
 	e.esp.BeginSealed(f.jobs, hostPackets, e.ipsec.keys)
 	seal = f.chunk.N - hostPackets
-	e.seqAssign.inheriting = false
+	e.seqAssign.joining = false
 	revoked := f.revoked != e.lender.revoked.Load() // the host has used numbers behind those of the device
 	var low *ipsec.SA
 	for k := range f.tiles {

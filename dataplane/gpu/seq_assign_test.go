@@ -87,7 +87,7 @@ func agreeOnAssigned(t *testing.T, maker securedMaker, rounds int) {
 	for n := range rounds {
 		others := w.rnd.IntN(4) == 0
 		e.seqAssign = seqAssignment{ticket: e.seqAssign.ticket, launches: e.seqAssign.launches, off: n%16 == 15}
-		e.traffic[0].sealing = sealing{seen: assignAfter}
+		e.traffic[0].assigning = assigning{seen: assignAfter}
 		var decrypted []bool
 		w.run(func() (f []byte) {
 			switch port := outPort + w.rnd.IntN(len(w.all)); {
@@ -152,7 +152,7 @@ func (r *passesRig) submitToAssign(k int) *flight {
 		r.e.lender.ready.Store(true)
 		r.e.lender.start()
 	}
-	r.e.traffic[r.chunks[k].Lane].sealing.seen = assignAfter
+	r.e.traffic[r.chunks[k].Lane].assigning.seen = assignAfter
 	return r.submitWith(k, findMode{fixed: true}, findMode{fixed: true})
 }
 
@@ -172,15 +172,15 @@ func TestLanesHaveFirstPassesOfTheirOwn(t *testing.T) {
 	}
 	r.finish(&r.e.inFlight[1], batch.Result{})
 	await(r.e, r.chunks[1])
-	if lanes := &r.e.traffic; lanes[0].sealing.seen != 0 || lanes[1].sealing.seen != assignAfter {
-		t.Errorf("%d chunks in a row, and %d in the other lane", lanes[1].sealing.seen, lanes[0].sealing.seen)
+	if lanes := &r.e.traffic; lanes[0].assigning.seen != 0 || lanes[1].assigning.seen != assignAfter {
+		t.Errorf("%d chunks in a row, and %d in the other lane", lanes[1].assigning.seen, lanes[0].assigning.seen)
 	}
 	for i := range r.e.inFlight {
 		r.assign(&r.e.inFlight[i], none)
 	}
 	await(r.e, r.chunks[0])
 	await(r.e, r.chunks[2])
-	if seen := r.e.traffic[1].sealing.seen; seen != assignAfter+2 || r.e.lanes[1].inFirstPass != 0 {
+	if seen := r.e.traffic[1].assigning.seen; seen != assignAfter+2 || r.e.lanes[1].inFirstPass != 0 {
 		t.Errorf("%d chunks in a row, want %d", seen, assignAfter+2)
 	}
 }
@@ -235,7 +235,7 @@ func TestChunksKeepTheLock(t *testing.T) {
 		t.Fatalf("pass %d: %v", first.pass, r.e.state.err())
 	}
 	if got, want := words(first, 0), [3]uint32{releaseLockFlags, first.ticket, 0}; got != want {
-		t.Errorf("the second pass: %#x, want %#x", got, want)
+		t.Errorf("the last pass: %#x, want %#x", got, want)
 	}
 	for k, job := range first.jobs {
 		if (job.Kind == esp.Seal) != (k == 5) {
@@ -318,7 +318,7 @@ func TestChunksDoNotWaitForTheTurnOfAnAbandonedOne(t *testing.T) {
 		r.e.mailbox.slots[k].report()
 	}
 	time.Sleep(5 * time.Millisecond)
-	r.e.traffic[0].sealing.seen = assignAfter
+	r.e.traffic[0].assigning.seen = assignAfter
 	for k, want := range []bool{false, true} {
 		if f := r.submitToAssign(1 + k); f.placement != ExecutedOnGPU || waits(f) != want {
 			t.Errorf("chunk %d after it: placement %d, waits for the lock: %v", 1+k, f.placement, waits(f))

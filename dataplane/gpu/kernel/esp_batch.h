@@ -185,7 +185,7 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
 	if (!(flags & HAS_JOBS))
 		return assigned_lane(m, tile, ipsec, scratch, block_serving, batch, w, flags);
 	if (flags & SEQ && batch == 0 && lane_id() == DESC_LINE_LANES) /* RELEASE_LOCK, as the tile has HAS_JOBS */
-		release_kept_lock(now_serving_of(ipsec, flags), w->high);
+		release_host_lock(now_serving_of(ipsec, flags), w->high);
 	return esp_lane_of(load_job(m, tile, batch), *w);
 }
 

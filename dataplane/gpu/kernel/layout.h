@@ -94,7 +94,7 @@
 #define EXPECT_SA 0x1000000u /* all packets are expected to be of one SA (expect.h) */
 #define SEQ 0x80000000u /* sequence numbers (seq_assign.h), in one of these combinations: */
 #define ASSIGN_SEQS 0x84000000u /* the device assigns sequence numbers to packets, and seals them */
-#define RELEASE_LOCK 0xa0000000u /* the device releases the lock that the chunk has kept */
+#define RELEASE_LOCK 0xa0000000u /* the device releases the lock that the host holds behind the chunk */
 #define SEQ_REQUESTS 0x80000000u /* no other of these flags: requests of the host about sequence numbers */
 #define STOP 0xffffffffu /* control word: the kernel ends */
 #define INLINE_BATCHES 3 /* batches of a slot with room for inlined headers */

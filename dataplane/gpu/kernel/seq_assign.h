@@ -7,21 +7,22 @@
  * lock passes through shared memory.
  *
  * If only the host can seal a packet, but its tunnel is known (TCP with an MSS option to lower), it gets a number like
- * the others, for the host to use (RESULT_HOST_SEALS). Any other packet of the host ends the assignment in its chunk: all packets
- * behind it are the host's, and the chunk keeps the lock (LOCK_KEPT) after its last batch until the host has taken
- * numbers for them. So a receiver's window need not bridge what the host does later. (If an SA has no numbers left, its
- * packets alone are the host's; it gives the device more in time, for which REPORT_SEQS_LOW asks.)
+ * the others, for the host to use (RESULT_HOST_SEALS). Any other packet of the host makes all packets behind it in the chunk the
+ * host's. From then on the host holds the lock (HOST_HOLDS): later batches of the chunk pass it on as it is, and the next chunk waits
+ * until the host has taken numbers for these packets, and has released the lock by the first tile of the chunk's last pass
+ * (RELEASE_LOCK). So numbers stay in order. (If an SA has no numbers left, its packets alone are the host's; it gives the device
+ * more in time, for which REPORT_SEQS_LOW asks.)
  *
  * The descriptors of a warp batch have, in the words that have the tile header otherwise:
  *
  *	cache line 1  the ticket of the tile's first batch
- *	cache line 2  nonzero: the tile is the first of its chunk, and waits until an older chunk has released a lock that it kept
+ *	cache line 2  nonzero: the tile waits while the host holds the lock. It is the first tile of its chunk
  *
- * A tile that does not wait inherits the lock as it is. If that is LOCK_KEPT, all its packets are the host's, and the lock stays kept
- * behind it, with its own ticket. Such are the later tiles of a chunk, and the first tile behind a chunk that the host has
- * abandoned, which nobody releases: then the inheriting chunk's own release frees the lock (inheritsLock in seq_assign.go).
+ * If the host holds the lock when a tile comes that does not wait, all packets of that tile are the host's, too. Such are the later
+ * tiles of a chunk, and the first tile behind a chunk that the host has abandoned: that chunk has no last pass, so the next
+ * chunk joins it, and its own last pass releases the lock (joinsAbandoned in seq_assign.go).
  *
- * Of a tile with RELEASE_LOCK, cache line 1 has the ticket behind a chunk that has kept the lock, which the tile releases.
+ * Of a tile with RELEASE_LOCK, cache line 1 has the ticket behind the chunk.
  *
  * A tile with SEQ_REQUESTS has a request of the host per packet (struct seq_request), in place of a job, and a frame.
  *
@@ -33,44 +34,63 @@
 
 /* The ticket lock of a worker, for a tile. */
 struct ticket_lock {
-	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock, and LOCK_KEPT */
+	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock, and HOST_HOLDS */
 	uint32_t first;        /* ticket of the tile's first batch */
-	uint32_t waits;        /* for a kept lock, which the tile inherits otherwise: cache line 2 */
+	uint32_t waits;        /* while the host holds the lock: cache line 2 */
 	uint32_t batches;      /* of the tile */
 };
 
 #define SEQS_RETIRED (1ull << 63)
-#define LOCK_KEPT 1u
-#define LOCK_LOST 2u          /* the batch waits no longer: its packets are the host's */
-#define KEPT_POLLS (1u << 20) /* of a kept lock, in about a second: the host has abandoned the chunk then */
+#define HOST_HOLDS 1u
+#define LOCK_TIMEOUT 2u       /* the batch waits no longer: its packets are the host's */
+#define HOST_POLLS (1u << 20) /* while the host holds the lock, in about a second: it has abandoned the chunk then */
 #define LOCK_POLLS (1u << 22) /* in seconds: a host that does not count tickets as the device must not stop the kernel */
 
 /* The value of block_serving, the word in shared memory by which the lock passes within a tile, when a number of the tile's batches
  * have had the lock. */
 DEVICE uint32_t block_serving_of(const struct tile *tile, uint32_t batches) { return tile->number << 7 | batches << 2; }
 
-/* Acquires the lock for a batch. All lanes call it. Returns LOCK_KEPT if packets of the chunk are left to the host, or
- * LOCK_LOST. */
+/* Waits until the worker's word shows the ticket of a tile's first batch and, if the tile waits, until the host does not hold the
+ * lock. Returns the state of the lock: 0, HOST_HOLDS or LOCK_TIMEOUT. */
+DEVICE uint32_t wait_for_ticket(const struct ticket_lock *lock)
+{
+	uint32_t polls = 0, v;
+
+	while ((v = load32(lock->now_serving)) >> 1 != lock->first % TICKETS)
+		if (polls++ >= LOCK_POLLS)
+			return LOCK_TIMEOUT;
+	for (polls = 0; v & HOST_HOLDS && lock->waits; polls++) {
+		if (polls >= HOST_POLLS)
+			return 0;
+		v = load32(lock->now_serving);
+	}
+	return v & HOST_HOLDS;
+}
+
+/* Waits until the previous batch of the tile has released the lock. Returns the state in which it has passed it on. */
+DEVICE uint32_t wait_in_block(uint32_t *block_serving, const struct tile *tile, uint32_t batch)
+{
+	uint32_t v;
+
+	do
+		v = load_shared32(block_serving);
+	while ((v & ~(HOST_HOLDS | LOCK_TIMEOUT)) != block_serving_of(tile, batch));
+	return v & (HOST_HOLDS | LOCK_TIMEOUT);
+}
+
+/* Acquires the lock for a batch. All lanes call it. Returns its state: unless that is 0, all packets of the batch are the host's. */
 DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block_serving, const struct tile *tile, uint32_t batch)
 {
-	uint32_t v = 0;
+	uint32_t state = 0;
 
 	if (lane_id() == 0 && batch > 0) {
-		do
-			v = load_shared32(block_serving);
-		while ((v & ~(LOCK_KEPT | LOCK_LOST)) != block_serving_of(tile, batch));
-		v &= LOCK_KEPT | LOCK_LOST;
+		state = wait_in_block(block_serving, tile, batch);
 	} else if (lane_id() == 0) {
-		uint32_t polls = 0, mine;
-		do {
-			v = load32(lock->now_serving);
-			mine = v >> 1 == lock->first % TICKETS;
-		} while ((!mine || (v & LOCK_KEPT && lock->waits && polls < KEPT_POLLS)) && polls++ < LOCK_POLLS);
+		state = wait_for_ticket(lock);
 		fence_acq_rel_gpu();
-		v = !mine ? LOCK_LOST : lock->waits ? 0 : v & LOCK_KEPT;
 	}
 	__syncwarp();
-	return __shfl_sync(FULL_MASK, v, 0);
+	return __shfl_sync(FULL_MASK, state, 0);
 }
 
 /* Releases the lock to the next batch. Within a block, it waits for no number: a fence would take as long as all numbers
@@ -81,14 +101,14 @@ DEVICE void release_lock(const struct ticket_lock *lock, uint32_t *block_serving
 	__syncwarp();
 	if (lane_id() == 0 && batch + 1 < lock->batches) {
 		store_shared32(block_serving, block_serving_of(tile, batch + 1) | state);
-	} else if (lane_id() == 0 && !(state & LOCK_LOST)) {
+	} else if (lane_id() == 0 && !(state & LOCK_TIMEOUT)) {
 		fence_acq_rel_gpu();
 		store32(lock->now_serving, (lock->first + batch + 1) << 1 | state);
 	}
 }
 
-/* Releases the lock that a chunk has kept: see above. A later tile may have given up waiting for it. */
-DEVICE void release_kept_lock(uint32_t *now_serving, uint32_t ticket) { atomic_replace32(now_serving, ticket << 1 | LOCK_KEPT, ticket << 1); }
+/* Releases the lock that the host holds behind a chunk: see above. A later tile may have given up waiting for it. */
+DEVICE void release_host_lock(uint32_t *now_serving, uint32_t ticket) { atomic_replace32(now_serving, ticket << 1 | HOST_HOLDS, ticket << 1); }
 
 /* The word of a tile's worker. Words are in sectors of their own. */
 DEVICE uint32_t *now_serving_of(const struct ipsec_tables *ipsec, uint32_t header)
@@ -238,7 +258,7 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 		n.key = NO_SA;
 	if (n.key != NO_SA && s.place == 0)
 		first = atomic_add64(&ipsec->seqs[n.key].next, s.count);
-	release_lock(&lock, block_serving, tile, batch, state | (to_host ? LOCK_KEPT : 0));
+	release_lock(&lock, block_serving, tile, batch, state | (to_host ? HOST_HOLDS : 0));
 	uint64_t seq = shuffle64(first, s.leader) + s.place;
 	int assigned = n.key != NO_SA && seq <= n.last;
 	if (!assigned || (n.job.flags & JOB_KIND) != JOB_SEAL) {
