@@ -37,7 +37,8 @@
 // A worker owns its UMEM, its pool and some queues of every port. All its sockets share the UMEM, so
 // a frame can be received on one port and transmitted on another. Each socket has four rings of its
 // own, so two goroutines never access one ring. The first socket of a worker registers the UMEM; the
-// others bind with XDP_SHARED_UMEM and get its mode. Therefore all ports are zero-copy, or none.
+// others bind with XDP_SHARED_UMEM and get its mode. Therefore all ports of the start are zero-copy, or none.
+// Ports that are added later register the UMEM themselves, and have modes of their own (add.go).
 //
 // # Failures
 //

@@ -2,8 +2,8 @@ package dataplane
 
 import "github.com/warproute/warproute/batch"
 
-// complete dispatches and transmits the packets of all finished chunks, lane by lane and in a lane the oldest
-// chunk first. It reports whether there was one.
+// complete dispatches and transmits the packets of finished chunks: all of the first lane, and at most one of each
+// other lane, the oldest first. It reports whether there was one.
 func (w *worker) complete() bool {
 	if w.inFlight == 0 {
 		return false

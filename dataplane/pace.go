@@ -4,7 +4,8 @@ import "time"
 
 // pace bounds the chunks of a lane in bytes, so that the worker is not busy with one of them for longer than
 // the packets of lanes before it may wait. It learns how long chunks take: the CPU engine executes a chunk
-// when it is submitted, and of a GPU's chunks the worker applies the policies.
+// when it is submitted, and of a GPU's chunks the worker applies the policies, unless they are
+// posted unread.
 type pace struct {
 	budget time.Duration // for a chunk, half the shortest deadline of the lanes before; 0 for none
 	bytes  int           // of a chunk

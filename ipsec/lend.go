@@ -4,7 +4,7 @@ import "sync"
 
 // The host can lend sequence numbers of an outbound SA to a device, which then gives them to packets by itself. Until the
 // host takes the rest back (Return), it takes its own numbers from the device too, so that none is used twice. If the device
-// is lost, the host continues behind the last lent number (Revoke).
+// is lost, the host continues after the last lent number (Revoke).
 
 // Lender is a device with lent numbers.
 type Lender interface {
@@ -26,11 +26,11 @@ type Taking struct {
 // Got records the first of the numbers.
 func (t *Taking) Got(first uint64) { t.First, t.got = first, true }
 
-// lent marks SA.sequence: it is the last number that is lent, of at most maxDeviceSeq. No SA gets to such numbers by
-// packets.
+// lent marks SA.sequence while numbers are lent: the lower bits are the last lent number, of at most maxDeviceSeq. No SA gets to
+// such numbers by packets.
 const lent = 1 << 63
 
-// isLent reports whether a value of SA.sequence has the mark. Without a loan since the start, it is a number.
+// isLent reports whether a value of SA.sequence has the mark. If nothing was lent since the start, bit 63 belongs to a number.
 func (s *SA) isLent(used uint64) bool { return used&^maxDeviceSeq == lent && s.loan.Load() != nil }
 
 // lastUsed returns the number without the mark: the last one that packets may have.
@@ -63,7 +63,7 @@ func (s *SA) Lend(n uint64, to Lender) (first, last uint64, ok bool) {
 		if last <= used {
 			return 0, 0, false
 		}
-		s.loan.Store(&loan{to: to, before: used, packets: s.Stats().Packets}) // before the bit is set: see lender
+		s.loan.Store(&loan{to: to, before: used, packets: s.Stats().Packets}) // before the bit is set: who sees the bit loads the loan
 		if s.sequence.CompareAndSwap(used, last|lent) {
 			if s.nonces.Base() != s.nonces.DeviceBase() { // it has changed since, before EndLoan could see the loan
 				s.Return(used + 1)

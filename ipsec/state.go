@@ -4,7 +4,7 @@ import "encoding/binary"
 
 // State is the state of an SA that another process continues: its numbers and its anti-replay window.
 type State struct {
-	Sequence uint64 `json:"sequence"`         // see SA.Sequence
+	Sequence uint64 `json:"sequence"`         // see SA.LastSequence
 	Limit    uint64 `json:"limit,omitempty"`  // see SA.Limit; 0: none
 	Packets  uint64 `json:"packets"`          // use in the units of Limits, by all processes
 	Bytes    uint64 `json:"bytes"`            // the same

@@ -7,7 +7,7 @@
 //	dumps  ─►          neighbors, routes per prefix                 (then Commit)
 //	workers ─► Resolve ─► neighbor request to Linux ─► event
 //
-// One goroutine owns the state and is the only writer of the table. It applies a batch of
+// One goroutine owns the state and is the only writer of the FIB. It applies a batch of
 // events to the state, collects the prefixes whose best route changed, writes them at the end
 // of the batch, and then frees unreferenced entries. A prefix that changes twice in a batch is
 // written once, and a next hop is written before the routes that use it.
@@ -112,7 +112,7 @@ type Mirror struct {
 	verifying sync.Mutex // one Verify at a time
 	verifier  *rtnl.Conn // dumps of Verify
 
-	updates    hist.Histogram // nanoseconds from the receipt of changes to their end in the host's FIB
+	updates    hist.Histogram // nanoseconds from the receipt of changes to FIB.Commit
 	audits     uint64
 	lastUpdate time.Duration
 	failed     bool // the last comparison with a dump

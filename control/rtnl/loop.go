@@ -40,7 +40,7 @@ type LoopStats struct {
 	Resyncs   uint64 // comparisons with a dump, counted by the owner
 }
 
-// Batch is a buffer of messages from one read.
+// Batch is a buffer of messages from one Receive, which empties the socket.
 type Batch struct {
 	Read time.Time // time of the read
 

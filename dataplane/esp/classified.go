@@ -36,7 +36,7 @@ func (s *Stage) Classifies() bool { return s.Finds() && s.gateway.Interfaces() =
 func (s *Stage) Clamps() bool { return s.gateway.ClampMSS }
 
 // Classified records that a device has classified a packet of size bytes: it is to be sealed by a tunnel. It is called
-// after BeginOpened and before Rest.
+// before Rest.
 func (s *Stage) Classified(job *Job, tunnel uint32, size uint16) {
 	job.Classified, job.Tunnel, job.Bytes = true, tunnel, size
 }

@@ -3,7 +3,8 @@
 //
 // An engine calls Apply, looks up the packets that have no verdict, and is done. An engine whose
 // device does the cryptography calls Begin, has the device do the jobs and the lookups, and calls
-// Finish. A packet passes these steps in order, each in the file of its name:
+// Finish. Chunks that it posts unread have other entry points, below. A packet passes these steps in order, each in the file of
+// its name:
 //
 //  1. inspect.ReversePath: drop received packets with an unacceptable source (RFC 3704).
 //  2. classify.go: validate the packet; find the SA of ESP for this router by SPI and destination
@@ -19,6 +20,14 @@
 //     3.4.3), and steps 4 and 5 unless the device's copy of the policies admits them. Packets that
 //     are ESP again, or leave by another SA, pass steps 2 to 6 on the host, and are returned to the
 //     engine for a lookup.
+//
+// A device can process a chunk that the host has not read. Then the engine calls, by the kind of the chunk:
+//
+//   - received ESP: BeginOpened; for opened packets AddOpened and ConfirmOpened (opened.go), or MakeOpenJob (find.go) and Finish;
+//   - expected to be of one SA, outbound: BeginExpected, Sealed, CountSealed (expected.go);
+//   - to seal with lent sequence numbers: BeginSealed, SealedBy, CountSealedBy, EndSealed (sealer.go);
+//
+// then Classified for packets whose tunnel the device has found, and Rest for all that the device has left to the host.
 //
 // stage.go has the entry points and the order of the steps. datagram.go is the stage for packets
 // that are longer than a frame, and repeat.go does jobs as a device would, for comparison.

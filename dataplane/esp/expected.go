@@ -9,7 +9,7 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// The packets of a worker are often of one SA, for example if the gateway has one large tunnel. The host can post a chunk
+// The packets of a worker's lane are often of one SA, for example if the gateway has one large tunnel. The host can post a chunk
 // for such an SA in one pass, without having read it. Outbound, it reserves a sequence number for each packet first, so
 // that numbers are in the order of packets and chunks. A device seals or opens the packets that are of the SA. The host
 // processes the others, and gives those that leave by the SA after all the numbers that they were reserved.

@@ -7,8 +7,8 @@ import (
 )
 
 // A device can find the SAs of received ESP, and the tunnels of packets to seal, by itself. The host posts frames
-// without having read them. The chunk passes in two steps then: MakeOpenJob and Finish for the packets that the device has
-// opened, and Rest for the others, of which Classified takes the tunnels.
+// without having read them. Then Rest makes jobs of the packets that the device has not opened or sealed, of which Classified takes the
+// tunnels. Of opened packets that the device does not admit, MakeOpenJob makes the job as which Finish completes them.
 
 // Finds reports whether a device may find SAs: not with reverse path filtering, for which the host looks at
 // every source.
@@ -50,8 +50,7 @@ func (s *Stage) MakeOpenJob(f batch.Frame, job *Job, report SAReport) (drop batc
 	return dropFor(sa.Usable(ipsec.In)), true
 }
 
-// Rest is Begin for the packets of a chunk that are still Plain and have no result, after BeginOpened and Finish.
-// The device has finished the others.
+// Rest is Begin for the packets of a chunk that are still Plain and have no result: those that the device has left to the host.
 func (s *Stage) Rest(in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) {
 	s.keys = keys
 	s.apply(in, out, jobs[:len(in)], false)

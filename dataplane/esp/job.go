@@ -7,7 +7,8 @@ import (
 )
 
 // Job is the encryption or decryption of one packet by a device, between Begin and Finish, with a
-// copy of the SA's fields that the device needs. The host takes sequence numbers and
+// copy of the SA's fields that the device needs. A packet that the device has opened without a job can get one afterwards, for
+// Finish (MakeOpenJob). The host takes sequence numbers and
 // checks the replay window; the device may have found the SA and applied the policies.
 type Job struct {
 	Kind       JobKind
@@ -40,7 +41,7 @@ type JobKind uint8
 const (
 	Plain   JobKind = iota // look the packet up
 	Decided                // none: the host has decided on the packet
-	Seal                   // encrypt, then look up; all is written but ciphertext, ICV and UDP checksum; CBC's IV is the nonce
+	Seal                   // encrypt, then look up; all is written but ciphertext, ICV and UDP checksum, or nothing if Unread; CBC's IV is the nonce
 	Open                   // decrypt, then look up the inner packet
 )
 

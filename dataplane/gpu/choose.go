@@ -8,8 +8,8 @@ import (
 // plainBytes is the number of bytes that a packet moves over PCIe if it is not encrypted or decrypted.
 const plainBytes = 64
 
-// choose returns ExecutedOnGPU if a chunk is to be the GPU's, or why the CPU executes it. A parked kernel is
-// wanted for any chunk, or by an engine that chooses, only for a load that needs it.
+// choose returns ExecutedOnGPU if a chunk is to be the GPU's, or why the CPU executes it. If the kernel is
+// parked, any chunk wakes it; of an engine that chooses, only a load that needs it.
 func (e *Engine) choose(f *flight) Placement {
 	state, p := choice.Ready, ExecutedOnGPU
 	switch {

@@ -7,19 +7,19 @@ import (
 )
 
 const (
-	controlInterval = 10 * time.Millisecond // between two looks of the controller at a running kernel
+	controlInterval = 10 * time.Millisecond // between two ticks of the controller of a running kernel
 	minAwakeBlocks  = 4                     // of a running kernel
 
 	// Blocks that were needed within this many intervals stay awake, and a few more.
-	restIntervals = 16
-	spareBlocks   = 8
+	awakeIntervals = 16
+	spareBlocks    = 8
 
 	// parkTimeout limits how long the CPU executes all chunks because the kernel is to park.
 	parkTimeout = time.Millisecond
 )
 
 // controller launches the kernel of a device when a worker wants it, parks it when no worker has needed it for
-// Options.Park, and lets blocks rest that the load does not need.
+// Options.Park, and puts blocks to sleep that the load does not need.
 type controller struct {
 	k        *kernel
 	after    time.Duration // Options.Park; 0: never
@@ -60,7 +60,7 @@ func (c *controller) run() {
 			c.used = time.Now()
 			ticker.Reset(controlInterval)
 		case <-ticker.C:
-			c.look(time.Now())
+			c.tick(time.Now())
 			if c.k.fullyParked() {
 				ticker.Stop()
 			}
@@ -68,8 +68,8 @@ func (c *controller) run() {
 	}
 }
 
-// look lets blocks rest and parks the kernel.
-func (c *controller) look(now time.Time) {
+// tick puts blocks to sleep and parks the kernel.
+func (c *controller) tick(now time.Time) {
 	c.k.mu.Lock()
 	chunks, needed := uint64(0), false
 	for _, e := range c.engines {
@@ -83,11 +83,11 @@ func (c *controller) look(now time.Time) {
 	if needed || chunks != c.chunks || c.used.IsZero() {
 		c.chunks, c.used = chunks, now
 	}
-	c.recent = max(c.k.pool.highest(), c.recent-max(1, c.recent/restIntervals))
+	c.recent = max(c.k.pool.highest(), c.recent-max(1, c.recent/awakeIntervals))
 	if err := c.k.check(); err != nil {
 		c.k.d.state.fail(err)
 	}
-	c.k.mailbox.restBlocks(uint32(min(c.k.pool.slots, max(minAwakeBlocks, c.recent+spareBlocks))), c.k.pool)
+	c.k.mailbox.sleepBlocks(uint32(min(c.k.pool.slots, max(minAwakeBlocks, c.recent+spareBlocks))), c.k.pool)
 	if c.after > 0 && now.Sub(c.used) >= c.after {
 		parked, err := c.k.park(parkTimeout)
 		if err == nil && parked {

@@ -14,8 +14,8 @@
 //
 // # Load
 //
-// Blocks of slots that the load does not need rest: they poll device memory instead of the mailbox. The
-// controller lets them rest, and parks the kernel if no worker has a chunk for it: the kernel ends, and
+// Blocks of slots that the load does not need are asleep: they poll device memory instead of the mailbox. The
+// controller puts them to sleep, and parks the kernel if no worker has a chunk for it: the kernel ends, and
 // the GPU is free for other processes. The first chunk for a parked kernel wakes it; the CPU engine
 // executes chunks meanwhile (control.go, kernel.go).
 //

@@ -237,7 +237,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 			if e.chooser != nil {
 				f.polled = batch.Clock()
 			}
-			e.mailbox.wakeBlocks(f.blocks) // in case the controller's thread is preempted in restBlocks
+			e.mailbox.wakeBlocks(f.blocks) // in case the controller's thread is preempted in sleepBlocks
 			return false
 		default:
 			e.abandon()

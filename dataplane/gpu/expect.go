@@ -8,7 +8,7 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// If nearly all packets of a worker are of one SA, its chunks have one pass: the host posts them for the SA, unread, and the
+// If nearly all packets of a worker's lane are of one SA, its chunks have one pass: the host posts them for the SA, unread, and the
 // device seals or opens the packets that are of it (esp.Expected, kernel/expect.h). The sequence numbers of outbound packets
 // are reserved when the chunk is posted, so older chunks must have theirs.
 

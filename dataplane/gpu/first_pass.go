@@ -62,7 +62,7 @@ func (e *Engine) acceptFirstPass(f *flight) (hostPackets, classified int) {
 	return hostPackets, classified
 }
 
-// acceptWithJobs makes jobs of the packets of a chunk, but of those that are the host's.
+// acceptWithJobs makes jobs of the packets of a chunk that the device has opened, by which Finish completes them.
 func (e *Engine) acceptWithJobs(f *flight, finds bool) {
 	e.esp.BeginOpened(f.jobs, f.chunk.N, e.ipsec.keys)
 	for k := range f.tiles {

@@ -232,7 +232,7 @@ func (m *mailbox) idle() bool {
 	return true
 }
 
-// haltTimeout limits the wait for the end of work on a device. pollInterval is the time between two looks.
+// haltTimeout limits the wait for the end of work on a device. pollInterval is the time between two polls.
 const (
 	haltTimeout  = time.Second
 	pollInterval = 20 * time.Microsecond

@@ -260,14 +260,14 @@ func TestBlocksRestWithoutLoad(t *testing.T) {
 	}
 }
 
-// TestBlocksOfTakenSlotsStayAwake: whenever a worker has taken a slot, while the controller lets blocks rest.
+// TestBlocksOfTakenSlotsStayAwake: whenever a worker has taken a slot, while the controller puts blocks to sleep.
 func TestBlocksOfTakenSlotsStayAwake(t *testing.T) {
 	m, p := newTestMailbox(t, 64, batchFrames)
 	var stopping atomic.Bool
 	var controller sync.WaitGroup
 	controller.Go(func() {
 		for !stopping.Load() {
-			m.restBlocks(1, p)
+			m.sleepBlocks(1, p)
 		}
 	})
 	var room [maxTiles]uint16

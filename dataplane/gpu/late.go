@@ -41,7 +41,7 @@ func (p *progress) finished(submitted time.Duration) {
 	}
 }
 
-// lateness is how long the device has worked on since a chunk is overdue.
+// lateness is the time that the device has spent on younger chunks since a chunk became overdue.
 type lateness struct {
 	seen   time.Duration // progress of the device at the last poll
 	worked time.Duration // units in which the device finished younger chunks

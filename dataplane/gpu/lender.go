@@ -15,7 +15,7 @@ import (
 // (kernel/seq_assign.h). It changes the device's numbers by requests in a slot of its own, which wait for no chunk. Requests
 // are rare: for new SAs, for packets to which the host assigns numbers, and when an SA ends.
 //
-// If the device does not answer, the host continues behind all lent numbers.
+// If the device does not answer, the host continues after all lent numbers.
 type lender struct {
 	state   *deviceState
 	slot    *slot
@@ -70,7 +70,8 @@ type lentSA struct {
 const (
 	minLendSlots = 8 // of a device that lends
 
-	// lentSeqs is how many numbers are lent at once. So many are lost with a device.
+	// lentSeqs is how many numbers are lent at once, and added when few are left. With a device, the rest of a loan and of one addition
+	// is lost.
 	lentSeqs = 1 << 19
 
 	lendPause    = 500 * time.Millisecond // without loans, after a loss
@@ -238,7 +239,7 @@ func (l *lender) take(all []ipsec.Taking) {
 	for i, t := range of {
 		x := l.sas[t.SA]
 		switch n := first[i]; {
-		case n >= seqsRetired: // none is left: the host takes the rest back, and continues behind it
+		case n >= seqsRetired: // none is left: the host takes the rest back, and continues after it
 			empty = append(empty, t.SA)
 		case !l.plausible(x, n, t.SA.LastSequence()+1-t.N):
 			l.revoke()

@@ -74,7 +74,7 @@ func (l *lender) extend(s *ipsec.SA) {
 }
 
 // review looks at loans before the device gets a chunk, at all of them within a time: a loan ends if its SA is not usable, for
-// example after its lifetime, or not its tunnel's current one, or if its longest packet is another.
+// example after its lifetime, or not its tunnel's current one, or if its inner MTU has changed.
 func (l *lender) review(by outbound) {
 	now := batch.Clock()
 	if now < time.Duration(l.due.Load()) || !l.mu.TryLock() {

@@ -13,7 +13,7 @@ import (
 // and the GPU writes inline completions to the mailbox. mailbox.h has the layout.
 
 // inlineHeaders copies headers beside the next descriptors, from 2 bytes before each frame on. The tag
-// of the chunk replaces these 2 bytes. It returns the flag for the tile header: 0 if there are too many
+// of the tile replaces these 2 bytes. It returns the flag for the tile header: 0 if there are too many
 // packets, or if a frame does not begin 2 bytes after a multiple of 16.
 func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
 	if len(frames) > len(s.headers)/cacheLineWords*cacheLineFrames {

@@ -159,10 +159,10 @@ func (m *mailbox) wakeBlocks(n uint32) {
 	}
 }
 
-// restBlocks lowers the number of awake blocks to n, or to the slots in use if they are more. A worker
+// sleepBlocks lowers the number of awake blocks to n, or to the slots in use if they are more. A worker
 // takes a slot and then looks at the number, this function stores the number and then looks at the slots:
 // one of them sees the other.
-func (m *mailbox) restBlocks(n uint32, p *slotPool) {
+func (m *mailbox) sleepBlocks(n uint32, p *slotPool) {
 	if v := atomic.LoadUint32(m.control); v != stop && n < v && atomic.CompareAndSwapUint32(m.control, v, n) {
 		m.wakeBlocks(uint32(p.highest()))
 	}
@@ -179,7 +179,7 @@ func (s *slot) post(frames []batch.Frame, each int, worker uint32, umem []byte, 
 			header |= inline
 		}
 	}
-	s.ringDoorbell(header)
+	s.publish(header)
 }
 
 func tileHeader(frames []batch.Frame, each int, worker, flags uint32) uint32 {
@@ -216,9 +216,9 @@ func (s *slot) postWith(frames []batch.Frame, each int, worker uint32, flags uin
 	ordered.StoreLines(unsafe.Slice((*[cacheLineWords]uint64)(unsafe.Pointer(&s.descriptors[0])), 4*s.batches), lines[:4*s.batches])
 }
 
-// ringDoorbell stores the number of the tile and its header in each descriptor cache line, after the frames. The
-// block polls the first cache line, which is stored last.
-func (s *slot) ringDoorbell(header uint32) {
+// publish stores the number of the tile and its header in each descriptor cache line, after the frames. A warp
+// accepts its batch when all four lines have the number. The first line is stored last, as warp 0 starts the block.
+func (s *slot) publish(header uint32) {
 	s.begin()
 	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.number)|uint64(header)<<32)
 }

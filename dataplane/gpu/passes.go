@@ -14,9 +14,9 @@ import (
 //	find      the device finds the SAs of received ESP and opens it, and finds the tunnels of packets to seal;
 //	          without packets to open, it reads only headers
 //
-// All other packets are the host's. In the last pass, the host makes jobs of the packets that are not opened or sealed, and posts
-// them. It waits until all older chunks are in their last pass, so that sequence numbers are in the order of chunks. A chunk whose
-// packets are all opened or sealed skips that pass.
+// All other packets are the host's: host packets. For the last pass, the host makes jobs of them, and posts the chunk again, in which the
+// other packets are decided. It waits until all older chunks of the lane are in their last pass, so that sequence numbers are in the
+// order of chunks. A chunk without host packets skips that pass.
 
 // pass is the progress of a chunk on the GPU.
 type pass uint8
@@ -76,7 +76,7 @@ func (m *findMode) next() bool {
 	return m.on
 }
 
-// begin begins a chunk that has slots.
+// begin posts a chunk that has slots: on a gateway for its first pass, if it has one.
 func (e *Engine) begin(f *flight) {
 	f.repeated = e.shadow.next()
 	if e.ipsec == nil {

@@ -6,7 +6,7 @@ import (
 	"github.com/warproute/warproute/ipsec"
 )
 
-// If nearly all packets of a worker are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
+// If nearly all packets of a worker's lane are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
 // its chunks have one pass (kernel/seq_assign.h). The lender lends it the numbers of each SA that the host meets. Read "The life of a
 // loan and of the lock" in docs/design/gpu.md first: it has the steps and their functions, in order.
 //
@@ -135,7 +135,7 @@ func (e *Engine) acceptAssigned(f *flight) (hostPackets, seal int) {
 	e.esp.BeginSealed(f.jobs, hostPackets, e.ipsec.keys)
 	seal = f.chunk.N - hostPackets
 	e.seqAssign.joining = false
-	revoked := f.revoked != e.lender.revoked.Load() // the host has used numbers behind those of the device
+	revoked := f.revoked != e.lender.revoked.Load() // the host has used higher numbers than the device's
 	var low *ipsec.SA
 	for k := range f.tiles {
 		last := -1 // packet that the device says that it has sealed

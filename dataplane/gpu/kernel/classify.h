@@ -1,4 +1,4 @@
-/* Outbound policies of received plaintext, for tiles with CLASSIFY: the host posts frames without having
+/* Policies of both directions for received plaintext, for tiles with CLASSIFY: the host posts frames without having
  * read them, and the device finds the tunnel of each. Without ASSIGN_SEQS, the host then takes sequence numbers in
  * the order of packets, and posts the packets again with jobs. Included by esp_batch.h.
  *
@@ -30,8 +30,8 @@ DEVICE int may_have_mss(const struct packet *p, int ipv4)
 }
 
 /* Returns the result of a frame's packet: RESULT_NEEDS_SEQ with the tunnel as its address and the length of the
- * packet, or RESULT_HOST. header is a copy of its header, ip points to its IP header. clamp: the host lowers
- * MSS options; its packets have their tunnel and length with RESULT_HOST, too, others have length 0. */
+ * packet, or RESULT_HOST. header is a copy of its header, ip points to its IP header. clamp: packets whose
+ * MSS option the host may lower are RESULT_HOST with tunnel and length; others with RESULT_HOST have length 0. */
 DEVICE_CALL struct result classify(const uint64_t *policies, uint32_t *header, uint8_t *ip, struct desc_word w, int clamp)
 {
 	struct packet p = {header, ip, 0, 0, 0, 0};

@@ -44,7 +44,7 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 		return;
 	}
 	if (threadIdx.x == 0)
-		sh->block_serving = 0; /* of no tile: sequence numbers begin with 1 */
+		sh->block_serving = 0; /* of no tile: tile numbers begin with 1 */
 	aes_fill_encrypt(aes->encrypt, threadIdx.x, blockDim.x);
 	aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
 	__syncthreads();

@@ -9,7 +9,8 @@
  *	results                  a struct result per packet
  *	descriptors              warp batches
  *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS,
- *	                         EXPECT_SA or ASSIGN_SEQS, the device stores 8 bytes per packet here: key index, and sequence number or length
+ *	                         EXPECT_SA or ASSIGN_SEQS, the device stores 8 bytes per packet here: key index, and sequence number or length,
+ *	                         or of RESULT_HOST_SEALS a sequence number; of a tile with SEQ_REQUESTS, requests, with the answers in results
  *	headers, short headers   inlined headers of the first batches (low-latency path)
  *	completions              inline completions of these packets
  *

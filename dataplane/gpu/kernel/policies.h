@@ -1,7 +1,7 @@
 /* Policies of decrypted packets and of received plaintext: the common case of package gateway's checks. Offsets are
  * in bytes from w. Included by classify.h.
  *
- * The device has no state of SAs and answers no ICMP errors, so it only recognizes packets that both policy
+ * The device does not check what ICMP errors quote (RFC 4301 section 6.2), and only recognizes packets that both policy
  * tables admit: decrypted by the tunnel that their policy names, and not to be encrypted again; or
  * admitted in plaintext, and to be encrypted. The host checks all others: fragments, ICMP, packets with
  * extension headers, ESP in ESP, and packets that a policy refuses. */

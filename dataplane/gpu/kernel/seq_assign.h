@@ -10,8 +10,8 @@
  * the others, for the host to use (RESULT_HOST_SEALS). Any other packet of the host makes all packets behind it in the chunk the
  * host's. From then on the host holds the lock (HOST_HOLDS): later batches of the chunk pass it on as it is, and the next chunk waits
  * until the host has taken numbers for these packets, and has released the lock by the first tile of the chunk's last pass
- * (RELEASE_LOCK). So numbers stay in order. (If an SA has no numbers left, its packets alone are the host's; it gives the device
- * more in time, for which REPORT_SEQS_LOW asks.)
+ * (RELEASE_LOCK). So numbers stay in order. (If an SA has no numbers left, its packets alone are the host's. The host
+ * extends loans before that, when REPORT_SEQS_LOW asks.)
  *
  * The descriptors of a warp batch have, in the words that have the tile header otherwise:
  *
@@ -22,7 +22,7 @@
  * tiles of a chunk, and the first tile behind a chunk that the host has abandoned: that chunk has no last pass, so the next
  * chunk joins it, and its own last pass releases the lock (joinsAbandoned in seq_assign.go).
  *
- * Of a tile with RELEASE_LOCK, cache line 1 has the ticket behind the chunk.
+ * Of a tile with RELEASE_LOCK, cache line 1 has the ticket after the chunk's last one.
  *
  * A tile with SEQ_REQUESTS has a request of the host per packet (struct seq_request), in place of a job, and a frame.
  *
@@ -43,8 +43,8 @@ struct ticket_lock {
 #define SEQS_RETIRED (1ull << 63)
 #define HOST_HOLDS 1u
 #define LOCK_TIMEOUT 2u       /* the batch waits no longer: its packets are the host's */
-#define HOST_POLLS (1u << 20) /* while the host holds the lock, in about a second: it has abandoned the chunk then */
-#define LOCK_POLLS (1u << 22) /* in seconds: a host that does not count tickets as the device must not stop the kernel */
+#define HOST_POLLS (1u << 20) /* about 1 s: then the host is taken to have abandoned the chunk behind which it holds the lock */
+#define LOCK_POLLS (1u << 22) /* a few seconds: a wrong ticket must not hang the kernel */
 
 /* The value of block_serving, the word in shared memory by which the lock passes within a tile, when a number of the tile's batches
  * have had the lock. */
@@ -93,9 +93,9 @@ DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block_ser
 	return __shfl_sync(FULL_MASK, state, 0);
 }
 
-/* Releases the lock to the next batch. Within a block, it waits for no number: a fence would take as long as all numbers
- * of a tile together. A multiprocessor passes the accesses of its warps on in their order; if it did not, neighboring
- * batches would have numbers in another order, but never the same ones. */
+/* Releases the lock to the next batch. Within a block there is no fence between the addition of numbers and the store that passes the
+ * lock: it would take as long as all additions of a tile. Multiprocessors issue the accesses of their warps in order; if one did
+ * not, neighboring batches would swap numbers, but never share them. */
 DEVICE void release_lock(const struct ticket_lock *lock, uint32_t *block_serving, const struct tile *tile, uint32_t batch, uint32_t state)
 {
 	__syncwarp();
