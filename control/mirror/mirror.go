@@ -10,7 +10,7 @@
 // One goroutine owns the state and is the only writer of the FIB. It applies a batch of
 // events to the state, collects the prefixes whose best route changed, writes them at the end
 // of the batch, and then frees unreferenced entries. A prefix that changes twice in a batch is
-// written once, and a next hop is written before the routes that use it.
+// written with its last next hop, and a next hop is written before the routes that use it.
 //
 // Linux deletes some entries without an event: IPv4 routes and next-hop objects of a link that
 // goes down, routes whose source address is deleted. After such a change, or after lost events,

@@ -95,7 +95,7 @@ func (e *Engine) observeSubmit(f *flight) {
 		return // not executed yet; its wait for the GPU is no cost of the CPU
 	}
 	if f.pass == lastPass || f.placement != ExecutedOnGPU {
-		e.traffic[f.chunk.Lane].class = e.classify(f)
+		e.traffic[f.chunk.Lane].class = e.classOf(f)
 	}
 	f.class = e.traffic[f.chunk.Lane].class
 	if f.choice.Engine == choice.GPU {
@@ -105,9 +105,9 @@ func (e *Engine) observeSubmit(f *flight) {
 	}
 }
 
-// classify returns the class of a chunk that was submitted last. The next one of its lane is expected to be of
+// classOf returns the class of a chunk that was submitted last. The next one of its lane is expected to be of
 // the same class.
-func (e *Engine) classify(f *flight) choice.Class {
+func (e *Engine) classOf(f *flight) choice.Class {
 	if e.esp == nil {
 		return choice.Forward
 	}

@@ -238,7 +238,7 @@ func (e *Engine) endFirstPass(f *flight) {
 		t.assigning.observe(c.N, aead+hmac-e.esp.Received(), packets, f.assignsSeqs(), hostPackets)
 	}
 	e.setReceiving(f, e.esp.Received() > 0)
-	class := e.classify(f)
+	class := e.classOf(f)
 	e.lanes[c.Lane].plain = class == choice.Forward
 	if e.chooser != nil {
 		t.class, f.class = class, class
