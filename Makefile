@@ -82,7 +82,7 @@ test: ## run all tests; needs root
 	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v $(patsubst %,-e '%',$(NOT_RACE)) | xargs)) -race
 	CGO_ENABLED=1 $(call GOTEST,./internal/e2e) -race -count=1 # what it tests is built by it, so no earlier result counts
 	$(call GOTEST,./internal/e2e/soak) -count=1
-	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ | xargs)) -count=1 -p 1
+	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ | xargs)) -count=1 -p 2 # an emulated guest has one core
 
 # Go runs one target at a time, on all cores.
 TIME := 10s
