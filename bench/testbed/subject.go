@@ -70,16 +70,19 @@ func (s *Subject) Mix(a load.Arrival, rate, express float64, d time.Duration, se
 }
 
 // FullLoad returns a trial at a rate that the router does not keep up with, by 1 % or more, or that the emulated NICs do not
-// offer. It begins with more than they can, and then offers half more than they delivered: with
-// prepared packets, a trial at a much higher rate would be short.
-func (s *Subject) FullLoad(d time.Duration, seed *uint64) (t *load.Trial, err error) {
+// offer. More packets are not carried when more are offered. It begins with more than they can, and then offers half more
+// than they delivered: with prepared packets, a trial at a much higher rate would be short.
+func (s *Subject) FullLoad(d time.Duration, seed *uint64) (*load.Trial, error) {
 	const (
 		most  = 200e6 // packets per second
 		first = 20 * time.Millisecond
 		tries = 12
 		// A pause of a core costs some packets at any rate.
 		fullLoss = 0.01
+		// A pause in one trial may cost more. So the router is full if a higher rate does not make it carry more by this factor.
+		more = 1.1
 	)
+	var full *load.Trial
 	rate := most
 	for range tries {
 		took := d
@@ -90,14 +93,18 @@ func (s *Subject) FullLoad(d time.Duration, seed *uint64) (t *load.Trial, err er
 		if err != nil {
 			return nil, fmt.Errorf("measure full load: offer %.3f Mpps: %w", rate/1e6, err)
 		}
-		t = m.Main
+		t := m.Main
 		switch carried := t.Carried(); {
+		case full != nil && carried < more*full.Carried():
+			return full, nil
 		case carried < rate/100:
 			rate /= 10
 		case rate > 2*carried:
 			rate = 1.5 * carried
-		case t.Loss() >= fullLoss || t.Overrun():
+		case t.Overrun():
 			return t, nil
+		case t.Loss() >= fullLoss:
+			full, rate = t, min(1.5*rate, most)
 		default:
 			rate = min(2*rate, most)
 		}
