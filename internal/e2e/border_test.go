@@ -30,6 +30,7 @@ type border struct {
 // The border router of the how-to, with its configuration and full tables of both upstreams, has the routes of the first one,
 // and all of the second one after the first one's link is down.
 func TestBorderRouterWithFullTables(t *testing.T) {
+	t.Parallel()
 	b := newBorder(t)
 	edge := b.Network["edge1"]
 	n, _ := tableSize()

@@ -20,6 +20,7 @@ var largeSizes = []int{1400, 1432, 1440, 1456, 1472, 1500, 1700, 2000, 3000, 900
 // Datagrams of any size pass between a host and Linux's ESP in tunnel and transport mode, fragmented by
 // the host, the router or Linux.
 func TestLargeDatagramsInteroperateWithLinux(t *testing.T) {
+	t.Parallel()
 	g := newGateways(t)
 	var some []tunnel // of every suite, mode and family; in UDP only IPv4
 	for _, u := range tunnels() {

@@ -11,6 +11,7 @@ import (
 // For any packet, warproute sends the same frames by the same sides as Linux, including ICMP errors with
 // their quotes and replies of the router's host. differential.Differences lists the exceptions.
 func TestForwardingEqualsLinux(t *testing.T) {
+	t.Parallel()
 	v := differential.Contest{Program: program, Ports: differential.Plain, Packets: 100_000}.Run(t)
 	rules := conformance.Rules()
 	for _, d := range differential.Differences() {

@@ -14,6 +14,7 @@ import (
 // ICMP errors of Linux about packets that have left a tunnel and exit quote them. They leave by the tunnel, or not at
 // all: without a route by ipsec.interface to the source, packets out of tunnels do not exit.
 func TestAnswersToExitsDoNotLeaveInPlaintext(t *testing.T) {
+	t.Parallel()
 	n := newNarrowPath(t, "", "")
 	n.a.Stop()
 	path := narrowConfig(t, true, "", "  interface: ipsec0\n")

@@ -79,6 +79,7 @@ func exchange(t *testing.T, top *lab.Topology, frames [][]byte) (server, client 
 // What leaves by an interface that is not a port, and the ICMP errors about it, is the same as with Linux alone:
 // TTL, DF, fragments, sources of errors.
 func TestExitsEqualLinux(t *testing.T) {
+	t.Parallel()
 	for _, filter := range []string{"0", "1"} {
 		var server, client [2][]string
 		for i := range 2 {

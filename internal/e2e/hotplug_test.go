@@ -169,6 +169,7 @@ func TestPortsComeAndGoUnderLoad(t *testing.T) {
 
 // A port in use is deleted while packets cross it in both directions: those in flight are counted.
 func TestAccountOfADeletedPortIsExact(t *testing.T) {
+	t.Parallel()
 	x := newThird(t)
 	path := filepath.Join(t.TempDir(), "warproute.yaml")
 	writeFile(t, path, "ports: [\"*\"]\n")

@@ -19,6 +19,7 @@ import (
 // Linux's ESP and the router's interoperate: every suite, tunnels of all families and transport
 // mode, with and without ESN and UDP, in both directions.
 func TestESPInteroperatesWithLinux(t *testing.T) {
+	t.Parallel()
 	g := newGateways(t)
 	all := tunnels()
 	var pairs []peer.Pair
