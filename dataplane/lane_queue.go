@@ -37,26 +37,28 @@ func newLaneQueue(most int) laneQueue {
 	return laneQueue{ring: make([]batch.Frame, 1<<bits.Len(uint(most))), most: most}
 }
 
-// push adds a packet that arrived at a time, and reports whether there was room.
-func (q *laneQueue) push(f batch.Frame, at time.Duration) bool {
-	if q.n >= q.most {
-		return false
+// push adds packets that arrived at a time, as many as there is room for, and returns their number.
+func (q *laneQueue) push(frames []batch.Frame, at time.Duration) (n int) {
+	n = min(len(frames), q.most-q.n)
+	if n == 0 {
+		return 0
 	}
-	q.ring[(q.first+q.n)&(len(q.ring)-1)] = f
-	q.n++
-	q.arrivals.add(at)
-	return true
+	end := copy(q.ring[(q.first+q.n)&(len(q.ring)-1):], frames[:n]) // of the ring
+	copy(q.ring, frames[end:n])
+	q.n += n
+	q.arrivals.add(at, n)
+	return n
 }
 
-func (a *arrivals) add(at time.Duration) {
+func (a *arrivals) add(at time.Duration, n int) {
 	const size = uint(len(a.ring))
 	if a.n > 0 {
 		if last := &a.ring[(a.first+a.n-1)%size]; last.at == at || a.n == size {
-			last.n++
+			last.n += n
 			return
 		}
 	}
-	a.ring[(a.first+a.n)%size].at, a.ring[(a.first+a.n)%size].n = at, 1
+	a.ring[(a.first+a.n)%size].at, a.ring[(a.first+a.n)%size].n = at, n
 	a.n++
 }
 

@@ -79,10 +79,15 @@ func (w *worker) pollRings(now time.Duration) (received bool) {
 func (w *worker) sort(burst []batch.Frame, now time.Duration) {
 	lanes := w.sorter.lanes[:len(burst)]
 	w.sorter.Classify(w.mem, burst, lanes)
-	for i, f := range burst {
-		if !w.lanes[lanes[i]].waiting.push(f, now) {
+	for len(burst) > 0 {
+		n := 1 // packets of one lane in a row
+		for n < len(burst) && lanes[n] == lanes[0] {
+			n++
+		}
+		for _, f := range burst[w.lanes[lanes[0]].waiting.push(burst[:n], now):n] {
 			w.drop(f, batch.LaneFull)
 		}
+		burst, lanes = burst[n:], lanes[n:]
 	}
 }
 
