@@ -19,6 +19,7 @@ const (
 	priority    = -450 // before other tables
 	hookInput   = 1
 	hookForward = 2
+	hookOutput  = 3
 	portNATT    = 4500 // UDP port of IKE and ESP (RFC 3948)
 )
 
@@ -48,8 +49,8 @@ func nested(kind uint16, attrs ...[]byte) []byte {
 	return attr(kind|unix.NLA_F_NESTED, b)
 }
 
-// replacement returns the commands of a transaction that replaces the table.
-func replacement(names []string) []rtnl.Command {
+// replacement returns the commands of a transaction that replaces the table by one with rules.
+func replacement(names []string, rules []rule) []rtnl.Command {
 	name := text(unix.NFTA_TABLE_NAME, table)
 	commands := []rtnl.Command{
 		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)}, // NFT_MSG_DELTABLE fails without a table
@@ -61,7 +62,7 @@ func replacement(names []string) []rtnl.Command {
 			attr(unix.NFTA_SET_USERDATA, hostEndian),
 		)},
 		elements(unix.NFT_MSG_NEWSETELEM, names),
-		chain("forward", hookForward), chain("input", hookInput),
+		chain("forward", hookForward), chain("input", hookInput), chain("output", hookOutput),
 	}
 	for _, r := range rules {
 		commands = append(commands, rtnl.Command{Kind: unix.NFT_MSG_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_APPEND, Body: message(

@@ -12,11 +12,15 @@ const (
 	nfAccept = 1
 )
 
-// rules are the rules of the table, in order; the package comment shows them as nft(8) does.
-var rules = []struct {
+// rule is a rule of a chain of the table.
+type rule struct {
 	chain       string
 	expressions [][]byte
-}{
+}
+
+// allRules are the rules of the table, in order; the package comment shows them as nft(8) does. The last one needs a kernel with
+// XFRM.
+var allRules = []rule{
 	{"forward", drop(inPorts(unix.NFT_META_IIFNAME))},
 	{"forward", drop(inPorts(unix.NFT_META_OIFNAME))},
 	{"input", drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_ESP))},
@@ -24,6 +28,7 @@ var rules = []struct {
 		transport(2, 2), compare(unix.NFT_CMP_EQ, binary.BigEndian.AppendUint16(nil, portNATT)),
 		transport(8, 4), compare(unix.NFT_CMP_NEQ, make([]byte, 4)), // SPI; IKE has a zero marker here, and keepalives end before it (RFC 3948)
 	)},
+	{"output", drop(inPorts(unix.NFT_META_OIFNAME), protected(), compare(unix.NFT_CMP_EQ, []byte{1}))},
 }
 
 // drop returns the expressions of a rule that counts and drops matching packets.
@@ -51,6 +56,12 @@ func inPorts(key uint32) []byte {
 // protocol matches the transport protocol.
 func protocol(number byte) []byte {
 	return append(load(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_EQ, []byte{number})...)
+}
+
+// protected loads 1 into register 1 if Linux is to encrypt the packet.
+func protected() []byte {
+	const rtXFRM = 4 // NFT_RT_XFRM
+	return expression("rt", number(unix.NFTA_RT_DREG, unix.NFT_REG_1), number(unix.NFTA_RT_KEY, rtXFRM))
 }
 
 // compare compares register 1 with a value.

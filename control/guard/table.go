@@ -14,11 +14,15 @@
 //	        iifname @ports meta l4proto esp counter drop
 //	        iifname @ports udp dport 4500 @th,64,32 != 0 counter drop
 //	    }
+//	    chain output { type filter hook output priority -450; policy accept;
+//	        oifname @ports rt ipsec exists counter drop
+//	    }
 //	}
 //
 // The rules match interface names, so they apply as soon as an interface of the name exists. The
-// input chain drops ESP, so that Linux does not decrypt packets with SAs from a key daemon. IKE
-// passes.
+// input chain drops ESP, so that Linux does not decrypt packets with SAs from a key daemon, and the
+// output chain drops packets of the host that Linux would encrypt with them: two senders would use
+// the sequence numbers of an SA, and the peer would drop packets of either as replays. IKE passes.
 package guard
 
 import (
@@ -40,7 +44,10 @@ const (
 )
 
 // Table is the nftables table of one network namespace. It is not safe for concurrent use.
-type Table struct{ conn *rtnl.Conn }
+type Table struct {
+	conn  *rtnl.Conn
+	rules []rule // that the kernel can have
+}
 
 // Open returns the table of the calling thread's network namespace. It requires CAP_NET_ADMIN.
 func Open() (*Table, error) {
@@ -48,7 +55,7 @@ func Open() (*Table, error) {
 	if err != nil {
 		return nil, explain("reach nftables", err)
 	}
-	return &Table{conn}, nil
+	return &Table{conn, allRules}, nil
 }
 
 // Close closes the netlink connection. The table remains.
@@ -75,10 +82,14 @@ func (t *Table) Guard(names ...string) (changed bool, err error) {
 		}
 		commands = append(commands, elements(unix.NFT_MSG_NEWSETELEM, names))
 	} else {
-		commands = replacement(append(have, names...))
+		commands = replacement(append(have, names...), t.rules)
 	}
-	return true, explain(fmt.Sprintf("have the nftables table %s drop what Linux would forward from or to %q", TableName, names),
-		t.conn.Batch(unix.NFNL_SUBSYS_NFTABLES, commands...))
+	err = t.conn.Batch(unix.NFNL_SUBSYS_NFTABLES, commands...)
+	if !intact && errors.Is(err, unix.EOPNOTSUPP) && len(t.rules) == len(allRules) { // without XFRM, Linux encrypts nothing
+		t.rules = allRules[:len(allRules)-1]
+		err = t.conn.Batch(unix.NFNL_SUBSYS_NFTABLES, replacement(append(have, names...), t.rules)...)
+	}
+	return true, explain(fmt.Sprintf("have the nftables table %s drop what Linux would forward from or to %q", TableName, names), err)
 }
 
 // Release removes interfaces from the table, so that Linux forwards by its settings again. It
@@ -135,7 +146,7 @@ func (t *Table) read() (names []string, intact bool, err error) {
 		})
 	}
 	slices.Sort(names)
-	return slices.Compact(names), intact && found == len(rules), explain("read the nftables table "+TableName, err)
+	return slices.Compact(names), intact && found == len(t.rules), explain("read the nftables table "+TableName, err)
 }
 
 // explain adds the failed operation, and a hint if one is known, to an error.

@@ -71,6 +71,11 @@ func TestTableListsAsDocumented(t *testing.T) {
 		iifname @ports meta l4proto esp counter packets 0 bytes 0 drop
 		iifname @ports udp dport 4500 @th,64,32 != 0x0 counter packets 0 bytes 0 drop
 	}
+
+	chain output {
+		type filter hook output priority -450; policy accept;
+		oifname @ports rt ipsec exists counter packets 0 bytes 0 drop
+	}
 }
 `
 	got := run(t, ns, "nft list table inet warproute")
@@ -101,7 +106,7 @@ func TestTableAddsAndReleasesInterfaces(t *testing.T) {
 
 func TestTableIsRestored(t *testing.T) {
 	for _, damage := range []string{
-		"nft flush ruleset", "nft delete table inet warproute", "nft flush table inet warproute", "nft flush chain inet warproute forward",
+		"nft flush ruleset", "nft delete table inet warproute", "nft flush table inet warproute", "nft flush chain inet warproute forward", "nft flush chain inet warproute output",
 		"nft flush set inet warproute ports", "nft delete element inet warproute ports { lan0 }", "nft add table inet warproute { flags dormant; }",
 	} {
 		t.Run(damage, func(t *testing.T) {

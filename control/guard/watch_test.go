@@ -187,7 +187,7 @@ func TestInputChainKeepsESPFromLinux(t *testing.T) {
 // FuzzMessages checks that parsers of malformed messages do not panic.
 func FuzzMessages(f *testing.F) {
 	f.Add(elements(unix.NFT_MSG_NEWSETELEM, []string{"lan0"}).Body)
-	f.Add(replacement([]string{"lan0"})[0].Body)
+	f.Add(replacement([]string{"lan0"}, allRules)[0].Body)
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		_, _ = elementNames(data)
 		_, _ = tableFlags(data)
