@@ -27,9 +27,9 @@ packets never leave in cleartext. "warproute run" does the same before anything 
 this command at boot, before the interfaces are up, where Linux could forward before the
 gateway starts. The interfaces need not exist yet.
 
-Packets to and from this host pass. The rules are in the nftables table "inet warproute"
-(nft list table inet warproute) and stay until "warproute release", also after a gateway
-has stopped or was killed.
+Packets to and from this host pass, but for those that Linux would decrypt or encrypt.
+The rules are in the nftables table "inet warproute" (nft list table inet warproute) and
+stay until "warproute release", also after a gateway has stopped or was killed.
 
 A configuration without protect policies, or with ipsec.linux_forwarding: allow, blocks
 nothing.`,

@@ -12,15 +12,16 @@ import (
 // Constants of nf_tables messages (linux/netfilter/nf_tables.h). Numbers are big-endian; lengths
 // are in bytes.
 const (
-	headerLen   = 4  // struct nfgenmsg: family, version, resource ID
-	setID       = 1  // number of the set within a transaction
-	typeIfname  = 41 // nft(8) data type "ifname"
-	nameLen     = unix.IFNAMSIZ
-	priority    = -450 // before other tables
-	hookInput   = 1
-	hookForward = 2
-	hookOutput  = 3
-	portNATT    = 4500 // UDP port of IKE and ESP (RFC 3948)
+	headerLen       = 4  // struct nfgenmsg: family, version, resource ID
+	setID           = 1  // number of the set within a transaction
+	typeIfname      = 41 // nft(8) data type "ifname"
+	nameLen         = unix.IFNAMSIZ
+	first           = -450 // priority before other tables
+	last            = 300  // behind NAT
+	hookInput       = 1
+	hookForward     = 2
+	hookPostrouting = 4
+	portNATT        = 4500 // UDP port of IKE and ESP (RFC 3948)
 )
 
 // hostEndian makes nft(8) print the names: type 0 (key byte order), 4 bytes, 1 (host byte order).
@@ -62,7 +63,7 @@ func replacement(names []string, rules []rule) []rtnl.Command {
 			attr(unix.NFTA_SET_USERDATA, hostEndian),
 		)},
 		elements(unix.NFT_MSG_NEWSETELEM, names),
-		chain("forward", hookForward), chain("input", hookInput), chain("output", hookOutput),
+		chain("forward", hookForward, first), chain("input", hookInput, first), chain("postrouting", hookPostrouting, last),
 	}
 	for _, r := range rules {
 		commands = append(commands, rtnl.Command{Kind: unix.NFT_MSG_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_APPEND, Body: message(
@@ -73,11 +74,10 @@ func replacement(names []string, rules []rule) []rtnl.Command {
 }
 
 // chain returns the command that creates a base chain with policy accept.
-func chain(name string, hook uint32) rtnl.Command {
-	before := int32(priority)
+func chain(name string, hook uint32, priority int32) rtnl.Command {
 	return rtnl.Command{Kind: unix.NFT_MSG_NEWCHAIN, Flags: unix.NLM_F_CREATE, Body: message(
 		text(unix.NFTA_CHAIN_TABLE, table), text(unix.NFTA_CHAIN_NAME, name), text(unix.NFTA_CHAIN_TYPE, "filter"),
-		nested(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, hook), number(unix.NFTA_HOOK_PRIORITY, uint32(before))),
+		nested(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, hook), number(unix.NFTA_HOOK_PRIORITY, uint32(priority))),
 		number(unix.NFTA_CHAIN_POLICY, nfAccept),
 	)}
 }

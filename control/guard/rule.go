@@ -16,19 +16,19 @@ const (
 type rule struct {
 	chain       string
 	expressions [][]byte
+	xfrm        bool // it needs a kernel with XFRM
 }
 
-// allRules are the rules of the table, in order; the package comment shows them as nft(8) does. The last one needs a kernel with
-// XFRM.
+// allRules are the rules of the table, in order; the package comment shows them as nft(8) does.
 var allRules = []rule{
-	{"forward", drop(inPorts(unix.NFT_META_IIFNAME))},
-	{"forward", drop(inPorts(unix.NFT_META_OIFNAME))},
-	{"input", drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_ESP))},
-	{"input", drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_UDP),
+	{chain: "forward", expressions: drop(inPorts(unix.NFT_META_IIFNAME))},
+	{chain: "forward", expressions: drop(inPorts(unix.NFT_META_OIFNAME))},
+	{chain: "input", expressions: drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_ESP))},
+	{chain: "input", expressions: drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_UDP),
 		transport(2, 2), compare(unix.NFT_CMP_EQ, binary.BigEndian.AppendUint16(nil, portNATT)),
 		transport(8, 4), compare(unix.NFT_CMP_NEQ, make([]byte, 4)), // SPI; IKE has a zero marker here, and keepalives end before it (RFC 3948)
 	)},
-	{"output", drop(inPorts(unix.NFT_META_OIFNAME), protected(), compare(unix.NFT_CMP_EQ, []byte{1}))},
+	{chain: "postrouting", expressions: drop(inPorts(unix.NFT_META_OIFNAME), transformed(), compare(unix.NFT_CMP_EQ, []byte{1})), xfrm: true},
 }
 
 // drop returns the expressions of a rule that counts and drops matching packets.
@@ -58,8 +58,8 @@ func protocol(number byte) []byte {
 	return append(load(unix.NFT_META_L4PROTO), compare(unix.NFT_CMP_EQ, []byte{number})...)
 }
 
-// protected loads 1 into register 1 if Linux is to encrypt the packet.
-func protected() []byte {
+// transformed loads 1 into register 1 if Linux is to transform the packet by XFRM: ESP, AH or IPComp.
+func transformed() []byte {
 	const rtXFRM = 4 // NFT_RT_XFRM
 	return expression("rt", number(unix.NFTA_RT_DREG, unix.NFT_REG_1), number(unix.NFTA_RT_KEY, rtXFRM))
 }

@@ -14,15 +14,17 @@
 //	        iifname @ports meta l4proto esp counter drop
 //	        iifname @ports udp dport 4500 @th,64,32 != 0 counter drop
 //	    }
-//	    chain output { type filter hook output priority -450; policy accept;
+//	    chain postrouting { type filter hook postrouting priority 300; policy accept;
 //	        oifname @ports rt ipsec exists counter drop
 //	    }
 //	}
 //
 // The rules match interface names, so they apply as soon as an interface of the name exists. The
 // input chain drops ESP, so that Linux does not decrypt packets with SAs from a key daemon, and the
-// output chain drops packets of the host that Linux would encrypt with them: two senders would use
-// the sequence numbers of an SA, and the peer would drop packets of either as replays. IKE passes.
+// postrouting chain drops packets of the host that Linux would encrypt with them: two senders would
+// use the sequence numbers of an SA, and the peer would drop packets of either as replays. IKE passes,
+// and so do packets that Linux has encrypted. A kernel without XFRM encrypts nothing, and gets no such
+// rule.
 package guard
 
 import (
@@ -85,8 +87,8 @@ func (t *Table) Guard(names ...string) (changed bool, err error) {
 		commands = replacement(append(have, names...), t.rules)
 	}
 	err = t.conn.Batch(unix.NFNL_SUBSYS_NFTABLES, commands...)
-	if !intact && errors.Is(err, unix.EOPNOTSUPP) && len(t.rules) == len(allRules) { // without XFRM, Linux encrypts nothing
-		t.rules = allRules[:len(allRules)-1]
+	if !intact && errors.Is(err, unix.EOPNOTSUPP) && slices.ContainsFunc(t.rules, needsXFRM) {
+		t.rules = slices.DeleteFunc(slices.Clone(t.rules), needsXFRM)
 		err = t.conn.Batch(unix.NFNL_SUBSYS_NFTABLES, replacement(append(have, names...), t.rules)...)
 	}
 	return true, explain(fmt.Sprintf("have the nftables table %s drop what Linux would forward from or to %q", TableName, names), err)
@@ -114,7 +116,7 @@ func (t *Table) Release(names ...string) error {
 }
 
 // read returns the interfaces in the table. intact reports whether the table exists with all
-// rules and is not dormant.
+// rules and is not dormant. It may have more rules, of another version of the router.
 func (t *Table) read() (names []string, intact bool, err error) {
 	const kind = unix.NFNL_SUBSYS_NFTABLES << 8
 	err = t.conn.Do(kind|unix.NFT_MSG_GETTABLE, 0, message(text(unix.NFTA_TABLE_NAME, table)), func(msg rtnl.Message) error {
@@ -146,8 +148,10 @@ func (t *Table) read() (names []string, intact bool, err error) {
 		})
 	}
 	slices.Sort(names)
-	return slices.Compact(names), intact && found == len(t.rules), explain("read the nftables table "+TableName, err)
+	return slices.Compact(names), intact && found >= len(t.rules), explain("read the nftables table "+TableName, err)
 }
+
+func needsXFRM(r rule) bool { return r.xfrm }
 
 // explain adds the failed operation, and a hint if one is known, to an error.
 func explain(what string, err error) error {

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/warproute/warproute/internal/lab"
 	"github.com/warproute/warproute/internal/require"
 )
@@ -72,8 +74,8 @@ func TestTableListsAsDocumented(t *testing.T) {
 		iifname @ports udp dport 4500 @th,64,32 != 0x0 counter packets 0 bytes 0 drop
 	}
 
-	chain output {
-		type filter hook output priority -450; policy accept;
+	chain postrouting {
+		type filter hook postrouting priority 300; policy accept;
 		oifname @ports rt ipsec exists counter packets 0 bytes 0 drop
 	}
 }
@@ -106,7 +108,7 @@ func TestTableAddsAndReleasesInterfaces(t *testing.T) {
 
 func TestTableIsRestored(t *testing.T) {
 	for _, damage := range []string{
-		"nft flush ruleset", "nft delete table inet warproute", "nft flush table inet warproute", "nft flush chain inet warproute forward", "nft flush chain inet warproute output",
+		"nft flush ruleset", "nft delete table inet warproute", "nft flush table inet warproute", "nft flush chain inet warproute forward", "nft flush chain inet warproute postrouting",
 		"nft flush set inet warproute ports", "nft delete element inet warproute ports { lan0 }", "nft add table inet warproute { flags dormant; }",
 	} {
 		t.Run(damage, func(t *testing.T) {
@@ -128,6 +130,30 @@ func TestTableIsRestored(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestKernelWithoutXFRMGetsTheOtherRules has an expression that no kernel has in place of the rule that needs XFRM.
+func TestKernelWithoutXFRMGetsTheOtherRules(t *testing.T) {
+	ns := newNamespace(t)
+	table := openTable(t, ns)
+	unknown := expression("rt", number(unix.NFTA_RT_DREG, unix.NFT_REG_1), number(unix.NFTA_RT_KEY, 99))
+	table.rules = append(slices.DeleteFunc(slices.Clone(allRules), needsXFRM), rule{chain: "postrouting", expressions: drop(unknown), xfrm: true})
+	guard(t, table, true, "lan0")
+	guard(t, table, false, "lan0")
+	if got := run(t, ns, "nft list table inet warproute"); strings.Count(got, "counter") != len(allRules)-1 {
+		t.Errorf("nft lists\n%s", got)
+	}
+}
+
+// TestTableOfANewerVersionStays: during an upgrade, two versions watch the table.
+func TestTableOfANewerVersionStays(t *testing.T) {
+	ns := newNamespace(t)
+	older, newer := openTable(t, ns), openTable(t, ns)
+	older.rules = allRules[:len(allRules)-1]
+	guard(t, older, true, "lan0")
+	guard(t, newer, true, "lan0")
+	guard(t, older, false, "lan0")
+	guard(t, newer, false, "lan0")
 }
 
 func TestTablesBelongToNamespaces(t *testing.T) {

@@ -101,7 +101,7 @@ func (n *network) linuxEncryptsNothing() {
 			n.t.Errorf("pings of the gateway itself to %v are answered:\n%s", f.server.Addr(), out)
 		}
 	}
-	rule := labtest.Run(n.t, n.a.Namespace, "nft", "list", "chain", "inet", "warproute", "output")
+	rule := labtest.Run(n.t, n.a.Namespace, "nft", "list", "chain", "inet", "warproute", "postrouting")
 	if want := fmt.Sprintf("counter packets %d ", pings*len(families)); !strings.Contains(rule, want) {
 		n.t.Errorf("want %q in\n%s", want, rule)
 	}
