@@ -9,7 +9,7 @@ import (
 const plainBytes = 64
 
 // choose returns ExecutedOnGPU if a chunk is to be the GPU's, or why the CPU executes it. If the kernel is
-// parked, any chunk wakes it; of an engine that chooses, only a load that needs it.
+// parked, any chunk wakes it; if the engine chooses, only a load that needs the GPU does.
 func (e *Engine) choose(f *flight) Placement {
 	state, p := choice.Ready, ExecutedOnGPU
 	switch {

@@ -14,8 +14,8 @@ import (
 //	find      the device finds the SAs of received ESP and opens it, and finds the tunnels of packets to seal;
 //	          without packets to open, it reads only headers
 //
-// All other packets are the host's: host packets. For the last pass, the host makes jobs of them, and posts the chunk again, in which the
-// other packets are decided. It waits until all older chunks of the lane are in their last pass, so that sequence numbers are in the
+// All other packets are the host's: host packets. For the last pass, the host makes jobs of them, and posts the chunk again; the jobs of
+// finished packets are Decided. It waits until all older chunks of the lane are in their last pass, so that sequence numbers are in the
 // order of chunks. A chunk without host packets skips that pass.
 
 // pass is the progress of a chunk on the GPU.

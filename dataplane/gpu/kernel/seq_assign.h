@@ -43,15 +43,16 @@ struct ticket_lock {
 #define SEQS_RETIRED (1ull << 63)
 #define HOST_HOLDS 1u
 #define LOCK_TIMEOUT 2u       /* the batch waits no longer: its packets are the host's */
-#define HOST_POLLS (1u << 20) /* about 1 s: then the host is taken to have abandoned the chunk behind which it holds the lock */
+#define HOST_POLLS (1u << 20) /* about 1 s, with those for the ticket: then the host is taken to have abandoned the chunk behind which it holds the lock */
 #define LOCK_POLLS (1u << 22) /* a few seconds: a wrong ticket must not hang the kernel */
 
 /* The value of block_serving, the word in shared memory by which the lock passes within a tile, when a number of the tile's batches
  * have had the lock. */
 DEVICE uint32_t block_serving_of(const struct tile *tile, uint32_t batches) { return tile->number << 7 | batches << 2; }
 
-/* Waits until the worker's word shows the ticket of a tile's first batch and, if the tile waits, until the host does not hold the
- * lock. Returns the state of the lock: 0, HOST_HOLDS or LOCK_TIMEOUT. */
+/* Waits until the worker's word shows the ticket of a tile's first batch and, if the tile waits, while the host holds the lock. After
+ * HOST_POLLS it waits for the host no longer. Returns the state of the lock: 0, HOST_HOLDS or LOCK_TIMEOUT. Once the word shows the
+ * ticket, only the host's release changes it. */
 DEVICE uint32_t wait_for_ticket(const struct ticket_lock *lock)
 {
 	uint32_t polls = 0, v;
@@ -59,12 +60,9 @@ DEVICE uint32_t wait_for_ticket(const struct ticket_lock *lock)
 	while ((v = load32(lock->now_serving)) >> 1 != lock->first % TICKETS)
 		if (polls++ >= LOCK_POLLS)
 			return LOCK_TIMEOUT;
-	for (polls = 0; v & HOST_HOLDS && lock->waits; polls++) {
-		if (polls >= HOST_POLLS)
-			return 0;
+	for (; v & HOST_HOLDS && lock->waits && polls < HOST_POLLS; polls++)
 		v = load32(lock->now_serving);
-	}
-	return v & HOST_HOLDS;
+	return lock->waits ? 0 : v & HOST_HOLDS;
 }
 
 /* Waits until the previous batch of the tile has released the lock. Returns the state in which it has passed it on. */
