@@ -63,7 +63,7 @@ NOT_RACE := internal/e2e internal/lab/ $(patsubst %,warproute/warproute/%$$,$(SE
 GOTEST = $$(CGO_ENABLED=0 go tool -n gotestsum) --format standard-quiet --no-color --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
 	--packages="$(1)" -- -vet=off -timeout 20m
 
-# End-to-end tests run alone, because they measure time. Only the routers of internal/e2e have the race detector: guests have no
+# End-to-end tests run alone, because they measure time, but for those that say t.Parallel. Only the routers of internal/e2e have the race detector: guests have no
 # room for it.
 # All but the race detector do without cgo, as the programs and those in guests, so that no package is compiled a third time.
 test: export CGO_ENABLED := 0
@@ -80,9 +80,9 @@ test: ## run all tests; needs root
 	$(call GOTEST,$(addprefix ./,$(SEQUENTIAL) $(PLAIN)))
 	$(call GOTEST,$$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | sort -u | grep -v -e internal/e2e $(patsubst %,-e '^./%$$',$(SEQUENTIAL) $(PLAIN)) | xargs)) -run '$(PLAIN_TESTS)'
 	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v $(patsubst %,-e '%',$(NOT_RACE)) | xargs)) -race
-	CGO_ENABLED=1 $(call GOTEST,./internal/e2e) -race -count=1 # what it tests is built by it, so no earlier result counts
+	CGO_ENABLED=1 $(call GOTEST,./internal/e2e) -race -count=1 -parallel 2 # what it tests is built by it, so no earlier result counts
 	$(call GOTEST,./internal/e2e/soak) -count=1
-	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ | xargs)) -count=1 -p 2 # an emulated guest has one core
+	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ | xargs)) -count=1 -p 2 # most emulated guests have one core
 
 # Go runs one target at a time, on all cores.
 TIME := 10s

@@ -98,7 +98,6 @@ func (before tables) converge(t *testing.T, r *router, ns *lab.Namespace, start 
 // The router has a full table at most 1.2 times as late as Linux, and the same routes, with either
 // daemon.
 func TestBGPInstallsAFullTable(t *testing.T) {
-	t.Parallel()
 	n4, n6 := tableSize()
 	for _, d := range []struct {
 		name  string

@@ -26,7 +26,8 @@ import (
 
 // program and benchProgram are the programs under test, built with the race detector if the tests are.
 //
-// Tests that wait for others more than they work, and measure no time, run two at a time at the end (t.Parallel). None of them
+// Tests that wait for others more than they work, and measure no time, run two at a time at the end
+// (t.Parallel, make test). None of them
 // upgrades a router: startUpgrades changes program.
 var program, benchProgram string
 
