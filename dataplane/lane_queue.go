@@ -43,8 +43,8 @@ func (q *laneQueue) push(frames []batch.Frame, at time.Duration) (n int) {
 	if n == 0 {
 		return 0
 	}
-	end := copy(q.ring[(q.first+q.n)&(len(q.ring)-1):], frames[:n]) // of the ring
-	copy(q.ring, frames[end:n])
+	fit := copy(q.ring[(q.first+q.n)&(len(q.ring)-1):], frames[:n]) // before the end of the ring
+	copy(q.ring, frames[fit:n])
 	q.n += n
 	q.arrivals.add(at, n)
 	return n

@@ -70,7 +70,7 @@ func (s *Subject) Mix(a load.Arrival, rate, express float64, d time.Duration, se
 }
 
 // FullLoad returns a trial at a rate that the router does not keep up with, by 1 % or more, or that the emulated NICs do not
-// offer. More packets are not carried when more are offered. It begins with more than they can, and then offers half more
+// offer. At a higher rate the router does not carry more. It begins with more than the NICs can offer, and then offers half more
 // than they delivered: with prepared packets, a trial at a much higher rate would be short.
 func (s *Subject) FullLoad(d time.Duration, seed *uint64) (*load.Trial, error) {
 	const (
@@ -106,8 +106,11 @@ func (s *Subject) FullLoad(d time.Duration, seed *uint64) (*load.Trial, error) {
 		case t.Loss() >= fullLoss:
 			full, rate = t, min(1.5*rate, most)
 		default:
-			rate = min(2*rate, most)
+			full, rate = nil, min(2*rate, most)
 		}
+	}
+	if full != nil {
+		return full, nil
 	}
 	return nil, fmt.Errorf("measure full load: %d trials contradict each other: the host is too busy; isolate the cores", tries)
 }
