@@ -40,11 +40,11 @@ CUresult cuStreamQuery(handle s)
 static int is_paused(void) { return __atomic_load_n((u32 *)((char *)state + 2048), __ATOMIC_ACQUIRE) != 0; }
 
 /* Processes a tile with a header. */
-static void process_tile(const struct mailbox *m, uint8_t *slot, u32 seq, u32 header)
+static void process_tile(const struct mailbox *m, uint8_t *slot, u32 number, u32 header)
 {
 	const uint64_t *words = (const uint64_t *)(slot + m->descriptors);
 	struct result *out = (struct result *)(slot + m->results);
-	struct tile tile = tile_of(m, slot, seq, header);
+	struct tile tile = tile_of(m, slot, number, header);
 	struct tables t = m->tables;
 	struct snapshot snapshot = {0, NULL, NULL};
 
@@ -60,7 +60,7 @@ static void process_tile(const struct mailbox *m, uint8_t *slot, u32 seq, u32 he
 	}
 	__atomic_thread_fence(__ATOMIC_SEQ_CST);
 	for (u32 i = 0; i < MOST_BATCHES; i++)
-		__atomic_store_n((u32 *)slot + i, seq, __ATOMIC_RELEASE);
+		__atomic_store_n((u32 *)slot + i, number, __ATOMIC_RELEASE);
 }
 
 struct kernel {
@@ -71,10 +71,10 @@ struct kernel {
 static void *resident(void *arg)
 {
 	struct kernel *k = arg;
-	u32 seq[MOST_SLOTS], idle = 0;
+	u32 number[MOST_SLOTS], idle = 0;
 
 	for (u32 i = 0; i < k->m.slot_count; i++)
-		seq[i] = *(const u32 *)(k->m.slots + (size_t)i * k->m.slot_bytes + FIRST_SEQ);
+		number[i] = *(const u32 *)(k->m.slots + (size_t)i * k->m.slot_bytes + FIRST_TILE);
 	while (__atomic_load_n(k->m.control, __ATOMIC_ACQUIRE) != STOP) {
 		if (is_paused() || idle > SLEEP_AFTER) {
 			struct timespec pause = {0, 20000};
@@ -86,10 +86,10 @@ static void *resident(void *arg)
 		for (u32 i = 0; i < k->m.slot_count; i++) {
 			uint8_t *slot = k->m.slots + (size_t)i * k->m.slot_bytes;
 			uint64_t doorbell = __atomic_load_n((uint64_t *)(slot + k->m.descriptors), __ATOMIC_ACQUIRE);
-			if ((u32)doorbell != seq[i])
+			if ((u32)doorbell != number[i])
 				continue;
 			idle = 0;
-			process_tile(&k->m, slot, seq[i]++, doorbell >> 32);
+			process_tile(&k->m, slot, number[i]++, doorbell >> 32);
 		}
 	}
 	__atomic_store_n(&busy[k->stream], 0, __ATOMIC_RELEASE);
