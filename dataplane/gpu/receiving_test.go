@@ -48,18 +48,24 @@ func TestChunkOfTheCPUKeepsReplayWindow(t *testing.T) {
 			}
 			s.report()
 		}
-		for k, c := range chunks {
-			if !e.Done(c) {
-				t.Fatalf("chunk %d is not done", k)
-			}
-			for i, r := range c.Out {
-				if r.Verdict.Action() != batch.ActionForward {
-					t.Fatalf("choose %v: packet %d of chunk %d: %v", choose, i, k, r.Verdict)
-				}
-			}
-		}
+		expectForwarded(t, e, chunks)
 		if e.lanes[0].receiving != 0 || e.lanes[0].deferred != 0 || e.kernel.backlog.Load() != 0 {
 			t.Errorf("%d chunks with received ESP, %d deferred, a backlog of %d bytes", e.lanes[0].receiving, e.lanes[0].deferred, e.kernel.backlog.Load())
+		}
+	}
+}
+
+// expectForwarded checks that all chunks are done, in order, and all of their packets forwarded.
+func expectForwarded(t *testing.T, e *Engine, chunks []*batch.Chunk) {
+	t.Helper()
+	for k, c := range chunks {
+		if !e.Done(c) {
+			t.Fatalf("chunk %d is not done", k)
+		}
+		for i, r := range c.Out {
+			if r.Verdict.Action() != batch.ActionForward {
+				t.Fatalf("packet %d of chunk %d: %v", i, k, r.Verdict)
+			}
 		}
 	}
 }
@@ -103,16 +109,7 @@ func TestFirstPassKeepsReplayWindow(t *testing.T) {
 			s.report()
 		}
 	}
-	for k, c := range chunks {
-		if !e.Done(c) {
-			t.Fatalf("chunk %d is not done", k)
-		}
-		for i, r := range c.Out {
-			if r.Verdict.Action() != batch.ActionForward {
-				t.Fatalf("packet %d of chunk %d: %v", i, k, r.Verdict)
-			}
-		}
-	}
+	expectForwarded(t, e, chunks)
 	if n := receiver.Stats(); n.Packets != 3*size || n.Replays != 0 || e.lanes[0].inFirstPass != 0 {
 		t.Errorf("%+v, %d chunks in their first pass", n, e.lanes[0].inFirstPass)
 	}
