@@ -28,11 +28,11 @@ func (h *inlineChunks) run(in []batch.Frame, out []batch.Result) {
 	for len(in) > 0 {
 		most, alike := 1+h.rnd.IntN(h.most), h.rnd.IntN(2) == 0
 		n := 1
-		if in[0].Addr%16 != 2 {
+		if in[0].Addr%4 != 2 {
 			most = 1
 		}
 		for ; n < min(most, len(in)); n++ {
-			if in[n].Addr%16 != 2 || alike && h.isIPv4(in[n]) != h.isIPv4(in[0]) {
+			if in[n].Addr%4 != 2 || alike && h.isIPv4(in[n]) != h.isIPv4(in[0]) {
 				break
 			}
 		}

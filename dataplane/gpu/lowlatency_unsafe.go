@@ -14,7 +14,7 @@ import (
 
 // inlineHeaders copies headers beside the next descriptors, from 2 bytes before each frame on. The tag
 // of the tile replaces these 2 bytes. It returns the flag for the tile header: 0 if there are too many
-// packets, or if a frame does not begin 2 bytes after a multiple of 16.
+// packets, or if a frame does not begin 2 bytes after a multiple of 4.
 func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
 	if len(frames) > len(s.headers)/cacheLineWords*cacheLineFrames {
 		return 0
@@ -31,7 +31,7 @@ func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
 	other, descWords := uint64(0), 0
 	for i, w := 0, firstDescWord; i < len(frames); i, w = i+1, nextDescWord(w) {
 		addr := frames[i].Addr
-		if addr%16 != 2 || int(addr) > last {
+		if addr%4 != 2 || int(addr) > last {
 			return 0
 		}
 		from := (*shortHeader)(unsafe.Add(mem, addr+shortHeaderAt-2))

@@ -101,7 +101,7 @@ func (w *twins) run(next func() []byte) {
 }
 
 // fill writes frames to the CPU engine's memory, mostly with the IP header at a multiple of 16 as in
-// workers' memory, the last one at the end of memory.
+// workers' memory, or up to two VLAN tags behind it, the last one at the end of memory.
 func (w *twins) fill(next func() []byte) {
 	end, n := 2, 0
 	w.frames, w.quiet = w.frames[:0], !w.quiet
@@ -111,6 +111,8 @@ func (w *twins) fill(next func() []byte) {
 		addr := (end+2+13)&^15 + 2
 		if w.rnd.IntN(cmp.Or(w.other.apart, 4)) == 0 {
 			addr += w.rnd.IntN(16)
+		} else if w.rnd.IntN(2) == 0 {
+			addr += fib.TagLen * (1 + w.rnd.IntN(fib.MaxTags))
 		}
 		if last = addr+size+4096 > len(w.umem) || n == twinChunk-1; last {
 			addr = len(w.umem) - size

@@ -116,7 +116,7 @@ DEVICE uint32_t drop_reason(uint32_t kind)
 DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
 				const uint32_t *header)
 {
-	struct candidate c = {{0, 0, 0}, {header, frame + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* port without flags */
+	struct candidate c = {{0, 0, 0}, {header, copied_bytes(f.addr), frame + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* port without flags */
 	struct packet *p = &c.packet;
 	uint32_t dst_word = lookup_dst_root(s, p), src_word = 0;
 	uint32_t ingress = CHECK_REVERSE_PATH ? load_ingress(t, s, f) : 0, vrf = ingress_vrf(ingress);

@@ -82,7 +82,7 @@ DEVICE_CALL struct found_job find_job(const struct ipsec_tables *ipsec, uint32_t
 {
 	struct found_job none = {{0, 0, 0, 0, 0, JOB_NONE}, 0};
 	struct job j = none.job;
-	struct packet p = {header, (uint8_t *)header + HEADER_IP, 0, 0, 0, 0};
+	struct packet p = {header, HEADER_BYTES, (uint8_t *)header + HEADER_IP, 0, 0, 0, 0};
 	struct esp_headers h;
 
 	if (!find_esp(&p, len, &h))

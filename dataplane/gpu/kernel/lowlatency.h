@@ -19,6 +19,7 @@ DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 2; i++) {
 			h.segments[i] = (struct words4){{0, 0, 0, 0}};
+			h.before[i] = 0;
 			if (short_source_lane(i) % DESC_LINE_LANES != 0)
 				h.segments[i] = host_load128(slot + m->short_headers + (batch_index * WARP_SIZE + short_source_lane(i)) * SHORT_HEADER_BYTES + short_segment() * 16);
 		}
@@ -27,6 +28,7 @@ DEVICE struct header_segments read_inline_headers(const struct mailbox *m, const
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++) {
 		h.segments[i] = (struct words4){{0, 0, 0, 0}};
+		h.before[i] = 0;
 		if (source_lane(i) % DESC_LINE_LANES != 0)
 			h.segments[i] = host_load128(slot + m->headers + (batch_index * WARP_SIZE + source_lane(i)) * HEADER_BYTES + header_segment() * 16);
 	}

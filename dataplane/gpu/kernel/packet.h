@@ -21,11 +21,19 @@
 #define HEADER_IP 16      /* byte offset of the IP header */
 #define REWRITTEN_WORDS 8 /* 4-byte words that forwarding changes, from the first on */
 
+/* Returns the number of words between the last multiple of 16 bytes and the header of a frame: 0 as ports receive frames, and
+ * 1 more for each VLAN tag that the host has removed. */
+DEVICE uint32_t words_before(uint32_t addr) { return (addr - 2) % 16 / 4; }
+
+/* Returns the number of bytes of a header copy that are certainly those of the frame. */
+DEVICE uint32_t copied_bytes(uint32_t addr) { return HEADER_BYTES - 4 * words_before(addr); }
+
 /* A parsed packet. Offsets count from its IP header. The frame is in host memory, one PCIe round
  * trip away: only bytes outside the header copy are read there, past all caches, which are not
  * coherent with the host. */
 struct packet {
 	const uint32_t *header; /* copy, in memory order */
+	uint32_t copied;        /* its bytes */
 	uint8_t *ip;            /* the IP header in the frame */
 	uint32_t size;          /* bytes without L2 padding */
 	uint32_t protocol;      /* of the transport header */
@@ -38,7 +46,7 @@ DEVICE uint32_t ip_word(const struct packet *p, uint32_t i) { return bswap32(p->
 
 DEVICE uint32_t byte_at(const struct packet *p, uint32_t at)
 {
-	if (HEADER_IP + at < HEADER_BYTES)
+	if (HEADER_IP + at < p->copied)
 		return p->header[(HEADER_IP + at) / 4] >> at % 4 * 8 & 0xff;
 	return *(const volatile uint8_t *)(p->ip + at);
 }
@@ -48,7 +56,7 @@ DEVICE uint32_t half_at(const struct packet *p, uint32_t at) { return byte_at(p,
 /* Returns the word at a multiple of 4. */
 DEVICE uint32_t word_at(const struct packet *p, uint32_t at)
 {
-	if (HEADER_IP + at < HEADER_BYTES)
+	if (HEADER_IP + at < p->copied)
 		return ip_word(p, at / 4);
 	return half_at(p, at) << 16 | half_at(p, at + 2);
 }

@@ -23,9 +23,11 @@ struct desc_word {
 	uint32_t low, high;
 };
 
-/* A lane's share of the headers of a batch: one 16-byte segment of each of four headers. */
+/* A lane's share of the headers of a batch: one 16-byte segment of each of four headers. before is the number of words
+ * of the header's segments that are in front of it. */
 struct header_segments {
 	struct words4 segments[4];
+	uint32_t before[4];
 };
 
 /* Table words loaded ahead of the decision: the snapshot, and a lane's share of the hot entries. */
@@ -44,7 +46,7 @@ DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch_index, uint32_
 	return __all_sync(FULL_MASK, __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1)) == number);
 }
 
-/* Byte-wise access to frames that are not aligned to 16 bytes. */
+/* Byte-wise read of a segment of a header that is not aligned to 4 bytes. */
 DEVICE struct words4 load_unaligned(const uint8_t *umem, uint32_t addr, uint32_t len, uint32_t from)
 {
 	struct words4 v = {{0, 0, 0, 0}};
@@ -57,17 +59,9 @@ DEVICE struct words4 load_unaligned(const uint8_t *umem, uint32_t addr, uint32_t
 	return v;
 }
 
-DEVICE void store_unaligned(uint8_t *umem, uint32_t addr, struct words4 v, uint32_t from)
-{
-	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < 16; i++)
-		if (from + i >= 2)
-			host_store8(umem + addr + from + i - 2, (uint8_t)(v.w[i / 4] >> i % 4 * 8));
-}
-
 DEVICE int is_aligned(const struct tile *tile, uint32_t addr)
 {
-	return addr % 16 == 2 && addr <= tile->umem_bytes - 64;
+	return addr % 4 == 2 && addr <= tile->umem_bytes - HEADER_BYTES;
 }
 
 /* The lane whose header this lane reads as segments[i], and the number of the segment in it: four
@@ -75,6 +69,8 @@ DEVICE int is_aligned(const struct tile *tile, uint32_t addr)
 DEVICE uint32_t source_lane(uint32_t i) { return i * 8 + lane_id() / 4; }
 DEVICE uint32_t header_segment(void) { return lane_id() % 4; }
 
+/* Reads headers from the multiple of 16 bytes in front of them on, so that each is one request, and no sector more than
+ * of a header that begins there. The last words of other headers are missing (copied_bytes). */
 DEVICE struct header_segments read_headers(const struct tile *tile, struct desc_word w, int valid)
 {
 	struct header_segments h;
@@ -83,14 +79,38 @@ DEVICE struct header_segments read_headers(const struct tile *tile, struct desc_
 		uint32_t addr = __shfl_sync(FULL_MASK, w.low, source_lane(i));
 		uint32_t len = __shfl_sync(FULL_MASK, w.high, source_lane(i)) & 0xffff;
 		h.segments[i] = (struct words4){{0, 0, 0, 0}};
+		h.before[i] = 0;
 		if (!__shfl_sync(FULL_MASK, valid, source_lane(i)))
 			continue;
-		if (likely(is_aligned(tile, addr)))
-			h.segments[i] = host_load128(tile->umem + addr - 2 + header_segment() * 16);
-		else
+		if (likely(is_aligned(tile, addr))) {
+			h.before[i] = words_before(addr);
+			h.segments[i] = host_load128(tile->umem + addr - 2 - 4 * h.before[i] + header_segment() * 16);
+		} else {
 			h.segments[i] = load_unaligned(tile->umem, addr, len, header_segment() * 16);
+		}
 	}
 	return h;
+}
+
+/* The last words of a lane's header, of which the first is number 16 - n. */
+struct last_words {
+	uint32_t n, w[3];
+};
+
+/* Reads the words of the lane's header that read_headers leaves out, unless the frame ends before them, for parsers of the
+ * copy alone. */
+DEVICE struct last_words read_last_words(const struct tile *tile, struct desc_word w, int valid)
+{
+	struct last_words l = {0, {0, 0, 0}};
+	uint32_t len = w.high & 0xffff;
+
+	if (valid && is_aligned(tile, w.low) && len + 2 > copied_bytes(w.low))
+		l.n = words_before(w.low);
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 3; i++)
+		if (unlikely(i < l.n))
+			l.w[i] = host_load32((const uint32_t *)(tile->umem + w.low - 2 + HEADER_BYTES) - l.n + i);
+	return l;
 }
 
 /* Starts all table loads at once: generation is the value of an earlier load. */
@@ -122,16 +142,27 @@ DEVICE void fill_hot_entries(struct warp_scratch *scratch, const struct prefetch
 	scratch->hot.ingress[lane] = v->ingress;
 }
 
+/* Copies headers to the scratch, without what is in front of them. */
 DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segments *h)
 {
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
 		PRAGMA_UNROLL
 		for (uint32_t k = 0; k < 4; k++)
-			scratch->headers[source_lane(i)][header_segment() * 4 + k] = h->segments[i].w[k];
+			if (likely(header_segment() * 4 + k >= h->before[i]))
+				scratch->headers[source_lane(i)][header_segment() * 4 + k - h->before[i]] = h->segments[i].w[k];
 }
 
-/* Writes the first 32 rewritten bytes of each changed frame, two lanes per frame. */
+/* Copies the rest of the lane's header to the scratch. */
+DEVICE void fill_last_words(struct warp_scratch *scratch, const struct last_words *l)
+{
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 3; i++)
+		if (unlikely(i < l->n))
+			scratch->headers[lane_id()][HEADER_BYTES / 4 - l->n + i] = l->w[i];
+}
+
+/* Writes the first 32 rewritten bytes of each changed frame, two lanes per frame. All are aligned to 16 bytes. */
 DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
 			      int changed)
 {
@@ -146,15 +177,13 @@ DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch
 		struct words4 v;
 		for (uint32_t k = 0; k < 4; k++)
 			v.w[k] = scratch->rewritten[from][part * 4 + k];
-		if (likely(is_aligned(tile, addr)))
-			host_store128(tile->umem + addr - 2 + part * 16, v);
-		else
-			store_unaligned(tile->umem, addr, v, part * 16);
+		host_store128(tile->umem + addr - 2 + part * 16, v);
 	}
 	__syncwarp();
 }
 
-/* Writes the same with eight lanes per frame: for frames that are usually aligned to 4 bytes only. */
+/* Writes the same with eight lanes per frame: for frames that are usually aligned to 4 bytes. The last word, which never
+ * changes, only completes the sector of an aligned header; behind a removed VLAN tag, it would begin a second one. */
 DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
 			     int changed)
 {
@@ -164,7 +193,7 @@ DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch 
 	for (uint32_t i = 0; i < WARP_SIZE; i += WARP_SIZE / REWRITTEN_WORDS) {
 		uint32_t from = i + lane_id() / REWRITTEN_WORDS;
 		uint32_t addr = __shfl_sync(FULL_MASK, w.low, from);
-		if (!__shfl_sync(FULL_MASK, changed, from))
+		if (!__shfl_sync(FULL_MASK, changed, from) || (part == REWRITTEN_WORDS - 1 && words_before(addr)))
 			continue;
 		uint32_t v = scratch->rewritten[from][part];
 		if (likely(addr % 4 == 2)) {
@@ -197,10 +226,10 @@ DEVICE void store_headers(const struct tile *tile, const struct warp_scratch *sc
 {
 	if (access == ACCESS_STAGED)
 		store_headers_staged(scratch, frame, changed);
-	else if (access == ACCESS_32)
-		store_headers_32(tile, scratch, w, changed);
-	else
+	else if (access == ACCESS_128 && likely(__all_sync(FULL_MASK, !changed || w.low % 16 == 2)))
 		store_headers_128(tile, scratch, w, changed);
+	else
+		store_headers_32(tile, scratch, w, changed);
 }
 
 /* The number of a lane's packet in its batch. Lanes 0, 8, 16 and 24 have none. */
