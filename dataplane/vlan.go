@@ -6,6 +6,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/prefetch"
 )
 
 // Frames of VLANs have their tags only between a port and its worker. The worker removes the tags of
@@ -45,6 +46,7 @@ func (w *worker) untag(frames []batch.Frame) (kept, bytes int) {
 		}
 	}
 	removal := l.removalFrom(parent)
+	prefetch.WriteAt(w.mem, frames) // with a GPU, nothing else reads them
 	for i := 0; i < len(frames); i++ {
 		if w.capture == nil {
 			n, length := removal.run(w.mem, frames[i:], frames[kept:])

@@ -5,6 +5,7 @@ import (
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/prefetch"
 	"github.com/warproute/warproute/packet"
 	"github.com/warproute/warproute/umem"
 )
@@ -35,14 +36,19 @@ func putTag(mem []byte, addr, tag uint32) {
 	binary.LittleEndian.PutUint32(b[macsLen:], tag)
 }
 
-// listTagged lists packets of VLANs with one tag on physical ports, from the first on, and returns their number. It ends
-// at another packet, at the first of a VLAN since the last flush of tallies, and if list would fail. It calls no
-// function.
+// tagBurst is the number of frames that are prefetched together.
+const tagBurst = 64
+
+// listTagged lists packets of VLANs with one tag on physical ports, from the first on, up to tagBurst, and returns their
+// number. It ends at another packet, at the first of a VLAN since the last flush of tallies, and if list would fail. It
+// calls no function per packet.
 func (w *worker) listTagged(in []batch.Frame, out []batch.Result) (n int) {
+	in, out = in[:min(len(in), tagBurst)], out[:min(len(out), tagBurst)]
 	mem, tx, carriers, tallies := w.mem, w.tx, w.logical.table.Carriers(), w.logical.tallies
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
 	_, _ = carriers[0], tallies[0] // they are not nil
+	prefetch.WriteAt(mem, out)
 	for ; n < len(results); n++ {
 		r := results[n]
 		verdict, addr := r>>48, uint32(r)

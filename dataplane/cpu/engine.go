@@ -14,6 +14,7 @@ import (
 	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/dataplane/inspect"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/prefetch"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/packet"
@@ -115,6 +116,9 @@ func (e *Engine) Route(in []batch.Frame, out []batch.Result) {
 	verify := e.esp == nil && e.fib.HasRPF()
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
+		if e.esp == nil { // which has read them
+			prefetch.WriteAt(e.frames.Mem, in[start:end])
+		}
 		if verify {
 			clear(out[start:end])
 			e.sources.Check(&e.frames, in[start:end], out[start:end])

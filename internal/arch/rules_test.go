@@ -59,7 +59,7 @@ var imports = []struct {
 	{"dataplane/lane", []string{"batch", "fib", "ipsec", "ipsec/gateway", "ipsec/policy", "packet", "internal/prefetch"}, "the lanes of packets by their headers; knows no workers or engines"},
 	{"dataplane/inspect", []string{"batch", "fib", "lookup", "packet", "umem"}, "validation and frame views for both stages; decides nothing but drops"},
 	{"dataplane/esp", []string{"batch", "dataplane/inspect", "fib", "ipsec", "ipsec/gateway", "packet", "umem", "internal/prefetch"}, "the IPsec stage of both engines, which call it; packets to look up again are returned to them"},
-	{"dataplane/cpu", []string{"batch", "dataplane/esp", "dataplane/inspect", "fib", "ipsec/gateway", "lookup", "packet", "umem"}, "lookup and rewrite, after the IPsec stage; does not know workers or the GPU engine"},
+	{"dataplane/cpu", []string{"batch", "dataplane/esp", "dataplane/inspect", "fib", "internal/prefetch", "ipsec/gateway", "lookup", "packet", "umem"}, "lookup and rewrite, after the IPsec stage; does not know workers or the GPU engine"},
 
 	{"dataplane/gpu/choice", []string{"batch"}, "times in, choices out; knows no engine"},
 	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "dataplane/esp", "dataplane/gpu/choice", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie", "packet", "internal/hostmem", "internal/ordered"}, "an engine with the CPU engine as fallback; only cuda calls the driver"},
