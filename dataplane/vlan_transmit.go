@@ -72,6 +72,7 @@ func (w *worker) listTagged(in []batch.Frame, out []batch.Result) (n int) {
 
 // listBonded is listTagged for packets of a bond, and of VLANs with one tag on it.
 func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (n int) {
+	in, out = in[:min(len(in), tagBurst)], out[:min(len(out), tagBurst)]
 	mem, tx, carriers, tallies := w.mem, w.tx, w.logical.table.Carriers(), w.logical.tallies
 	members, bonded := w.logical.table.Bonds().Members(bond), &tallies[bond%batch.MaxPorts]
 	if members == nil || bonded.rx == 0 {
@@ -80,6 +81,9 @@ func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
 	seed, via := w.memberSeed(), uint64(members.Port(0))
+	if !members.Single() {
+		prefetch.WriteAt(mem, out) // to hash their flows
+	}
 	for ; n < len(results); n++ {
 		r := results[n]
 		verdict, addr := r>>48, uint32(r)

@@ -34,7 +34,8 @@ type Options struct {
 	Duration time.Duration // of a round
 	Rounds   int
 	Seed     uint64
-	VLANs    int // of each port; 0: untagged packets
+	Logical  string // kind of logical ports to compare with physical ones; empty: none
+	VLANs    int    // of each port, for that kind
 }
 
 // Result is the result of a measurement. Rates are those of the median round.
@@ -48,8 +49,9 @@ type Result struct {
 	Stages    map[string]float64 `json:"stage_ns_per_packet"` // of one worker
 	Limit     float64            `json:"limit_mpps"`          // of the same testbed with a null engine
 	PCIeLimit float64            `json:"pcie_limit_mpps,omitempty"`
+	Logical   string             `json:"logical,omitempty"` // kind of logical ports
 	VLANs     int                `json:"vlans,omitempty"`
-	Untagged  float64            `json:"untagged_mpps,omitempty"` // of the same packets without VLANs, in alternating rounds
+	Physical  float64            `json:"physical_mpps,omitempty"` // of the same packets by physical ports, in alternating rounds
 }
 
 // variety returns the number of different frames: few enough for a cache with the random table, many
@@ -84,15 +86,12 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	tape := memport.Record(play)
-	var tagged *vlans
-	if o.VLANs > 0 {
-		other, err := testbed.NewFIB(routes, 1500)
-		if err != nil {
+	var compared *logical
+	if o.Logical != "" {
+		if compared, err = newLogical(&o, routes, play); err != nil {
 			return nil, err
 		}
-		if tagged, err = newVLANs(other, o.VLANs, play); err != nil {
-			return nil, err
-		}
+		tape = compared.plain
 	}
 	res := &Result{Summary: testbed.NewSummary(c, o.IPv6, o.Table, len(routes)), Size: o.Sizes[0]}
 	if res.Verified, err = verify(o, base, routes, play); err != nil {
@@ -105,18 +104,15 @@ func Run(o Options) (*Result, error) {
 		}
 		res.PCIeLimit = rates[0]
 	}
-	var rounds, limits, untagged []testbed.Round
+	var rounds, limits, physical []testbed.Round
 	for range o.Rounds { // alternate, so that all run under the same conditions
-		if tagged != nil {
-			tape = tagged.untagged
-		}
 		r, err := measure(o, base, o.engines(base), tape, nil)
 		if err != nil {
 			return nil, err
 		}
-		if tagged != nil {
-			untagged = append(untagged, r)
-			if r, err = measure(o, tagged.base, o.engines(tagged.base), tagged.tape, tagged); err != nil {
+		if compared != nil {
+			physical = append(physical, r)
+			if r, err = measure(o, compared.base, o.engines(compared.base), compared.tape, compared); err != nil {
 				return nil, err
 			}
 		}
@@ -130,8 +126,8 @@ func Run(o Options) (*Result, error) {
 	res.Limit = testbed.Median(limits).Mpps()
 	median := testbed.Median(rounds)
 	res.Engine, res.Mpps, res.Stages = median.Engine, median.Mpps(), median.Stages
-	if tagged != nil {
-		res.VLANs, res.Untagged = o.VLANs, testbed.Median(untagged).Mpps()
+	if compared != nil {
+		res.Logical, res.VLANs, res.Physical = o.Logical, o.VLANs, testbed.Median(physical).Mpps()
 	}
 	res.NsPacket = 1e3 * float64(c.Workers) / res.Mpps
 	res.CPU = res.NsPacket - median.Idle
@@ -154,8 +150,8 @@ func (o *Options) engines(base *fib.FIB) testbed.Engines {
 	})
 }
 
-// measure runs the router at full rate, with VLANs unless v is nil, and returns the traffic of o.Duration.
-func measure(o Options, base *fib.FIB, engines testbed.Engines, tape *memport.Recording, v *vlans) (r testbed.Round, err error) {
+// measure runs the router at full rate, by logical ports unless l is nil, and returns the traffic of o.Duration.
+func measure(o Options, base *fib.FIB, engines testbed.Engines, tape *memport.Recording, l *logical) (r testbed.Round, err error) {
 	b, err := testbed.New(o.Testbed, base, engines)
 	if err != nil {
 		return r, err
@@ -164,7 +160,7 @@ func measure(o Options, base *fib.FIB, engines testbed.Engines, tape *memport.Re
 	for i, q := range b.In {
 		q.PlayRecording(tape, i*tape.Len()/len(b.In), -1) // workers begin at different frames
 	}
-	v.add(b)
+	l.add(b)
 	if err := b.Start(); err != nil {
 		return r, err
 	}

@@ -63,3 +63,18 @@ func TestVerifyUsesOneWorkerPerGPU(t *testing.T) {
 		t.Errorf("verified %d packets of 2 workers: %v", n, err)
 	}
 }
+
+func TestLogicalPortsForwardAllPackets(t *testing.T) {
+	for _, kind := range []string{VLAN, VRF, Bond} {
+		for _, ipv6 := range []bool{false, true} {
+			r, err := Run(Options{
+				IPv6: ipv6, Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 1, MaxPackets: 256, Chunks: 1},
+				Duration: 200 * time.Millisecond, Rounds: 1, Seed: 7, Logical: kind, VLANs: 3,
+			})
+			require.NoError(t, err)
+			if r.Mpps <= 0 || r.Physical <= 0 || r.Logical != kind {
+				t.Errorf("%s, IPv6 %t: %+v", kind, ipv6, r)
+			}
+		}
+	}
+}

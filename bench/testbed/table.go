@@ -104,27 +104,57 @@ func randomRoutes(rnd *rand.Rand, ipv6 bool, n int) []Route {
 // NewFIB puts routes into a FIB whose neighbours are resolved and whose
 // ports carry IP packets of mtu bytes.
 func NewFIB(routes []Route, mtu uint16) (*fib.FIB, error) {
+	f, err := newFIB(mtu)
+	for _, r := range routes {
+		if err == nil && r.Prefix.Addr().Is6() {
+			err = f.IPv6.Insert(r.Prefix, hopOf(r))
+		} else if err == nil {
+			err = f.IPv4.Insert(r.Prefix, hopOf(r))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("build table: %w", err)
+	}
+	return f, nil
+}
+
+// NewVRF returns a FIB with the routes in a VRF of port 0.
+func NewVRF(routes []Route, mtu uint16) (*fib.FIB, error) {
+	f, err := newFIB(mtu)
+	if err != nil {
+		return nil, err
+	}
+	vrf, err := f.NewVRF()
+	for _, r := range routes {
+		if err == nil && r.Prefix.Addr().Is6() {
+			err = f.IPv6.VRF(int(vrf)).Insert(r.Prefix, hopOf(r))
+		} else if err == nil {
+			err = f.IPv4.VRF(int(vrf)).Insert(r.Prefix, hopOf(r))
+		}
+	}
+	if err != nil {
+		return nil, fmt.Errorf("build the table of a VRF: %w", err)
+	}
+	f.SetPortVRF(0, vrf)
+	return f, nil
+}
+
+// hopOf returns the next hop of a route in newFIB.
+func hopOf(r Route) fib.NextHopID { return fib.NextHopID(1 + r.Peer) }
+
+// newFIB returns a FIB with ports and next hops, without routes.
+func newFIB(mtu uint16) (*fib.FIB, error) {
 	f := fib.New(1)
 	f.SetPort(0, RouterMAC, mtu)
 	f.SetPort(EgressPort, RouterMAC, mtu)
-	hops := make([]fib.NextHopID, peers)
-	for i := range hops {
+	for i := range peers {
 		adj, err := f.NewAdjacency(EgressPort)
 		if err != nil {
 			return nil, err
 		}
 		f.SetAdjacency(adj, EgressPort, PeerMAC(i))
-		if hops[i], err = f.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1}); err != nil {
-			return nil, err
-		}
-	}
-	for _, r := range routes {
-		table := &f.IPv4.Table
-		if r.Prefix.Addr().Is6() {
-			table = &f.IPv6.Table
-		}
-		if err := table.Insert(r.Prefix, hops[r.Peer]); err != nil {
-			return nil, fmt.Errorf("build table: %w", err)
+		if id, err := f.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1}); err != nil || id != hopOf(Route{Peer: i}) {
+			return nil, fmt.Errorf("next hop %d has number %d: %w", i, id, err)
 		}
 	}
 	return f, nil

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
@@ -65,7 +66,8 @@ func addForwardFlags(cmd *cobra.Command, o *forward.Options) {
 	addTableFlags(cmd, &o.Table, &o.Routes, &o.Seed)
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "`TIME` after which an unanswered chunk counts as a GPU failure (default 20ms)")
 	o.Sizes = make([]int, 1)
-	cmd.Flags().IntVar(&o.VLANs, "vlans", 0, "number `N` of VLANs of each port, compared with untagged packets in alternating rounds; 0 means untagged packets alone")
+	cmd.Flags().StringVar(&o.Logical, "logical", "", "`KIND` of logical ports, compared with physical ones in alternating rounds: vlan, vrf, or bond")
+	cmd.Flags().IntVar(&o.VLANs, "vlans", 0, "number `N` of VLANs of each port, for --logical vlan, which is the default then")
 	cmd.Flags().IntVar(&o.Sizes[0], "size", 64, "frame size in bytes, without FCS")
 }
 
@@ -76,8 +78,17 @@ func checkForward(o *forward.Options) error {
 		return fmt.Errorf("--size %d: 60 to 1514 bytes without FCS are possible", o.Sizes[0])
 	case !forward.CheckVLANs(o.VLANs):
 		return fmt.Errorf("--vlans %d: 0 to 2047 are possible", o.VLANs)
+	case !slices.Contains([]string{"", forward.VLAN, forward.VRF, forward.Bond}, o.Logical):
+		return fmt.Errorf("--logical %s: vlan, vrf, and bond are possible", o.Logical)
+	case o.VLANs > 0 && o.Logical != "" && o.Logical != forward.VLAN:
+		return fmt.Errorf("--vlans %d: with --logical vlan only, not %s", o.VLANs, o.Logical)
 	case o.Timeout < 0:
 		return fmt.Errorf("--timeout %v: write a positive time, or 0 for the default", o.Timeout)
+	}
+	if o.VLANs > 0 {
+		o.Logical = forward.VLAN
+	} else if o.Logical == forward.VLAN {
+		o.VLANs = 1
 	}
 	setChunks(o.Engine, &o.Testbed, false)
 	return cmp.Or(checkEngine(o.Engine), checkTable(o.Table, &o.Routes))
@@ -100,8 +111,8 @@ func writeForward(w io.Writer, results []*forward.Result) {
 	}
 	_ = t.Flush()
 	for _, r := range results {
-		if r.VLANs > 0 {
-			fmt.Fprintf(w, "%s: %.1f Mpps in %d VLANs, %.1f Mpps untagged: %.3f\n", r.Family, r.Mpps, r.VLANs, r.Untagged, r.Mpps/r.Untagged)
+		if where := map[string]string{forward.VLAN: fmt.Sprintf("in %d VLANs", r.VLANs), forward.VRF: "in a VRF", forward.Bond: "by a bond"}[r.Logical]; where != "" {
+			fmt.Fprintf(w, "%s: %.1f Mpps %s, %.1f Mpps by physical ports: %.3f\n", r.Family, r.Mpps, where, r.Physical, r.Mpps/r.Physical)
 		}
 	}
 	fmt.Fprintf(w, `median of %d rounds, after verifying %d packets byte by byte
