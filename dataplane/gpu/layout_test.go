@@ -81,6 +81,7 @@ func definePackets(h *cheader.Header) {
 	} {
 		h.Define("PROTOCOL_"+p.name, uint64(p.number))
 	}
+	h.Define("MAX_TAGS", fib.MaxTags, "VLAN tags that the host has removed from a frame at most")
 	h.Define("ETHERNET_LEN", packet.EthernetLen)
 	h.Define("IPV4_LEN", packet.IPv4Len, "without options")
 	h.Define("IPV6_LEN", packet.IPv6Len)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"maps"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -41,7 +42,7 @@ func agreeOnVRFs(t *testing.T, maker maker, want int) {
 		}
 		return port
 	}
-	v := &vrfWorld{t, net, w, nil, []fib.NextHopID{got(net.NewNextHop(fib.KindNoTable))(t)}}
+	v := &vrfWorld{t, net, w, nil, nil}
 	for _, p := range net.Prefixes {
 		lookup := net.IPv4.LookupPrefix
 		if p.Addr().Is6() {
@@ -51,6 +52,8 @@ func agreeOnVRFs(t *testing.T, maker maker, want int) {
 			v.hops = append(v.hops, id)
 		}
 	}
+	noTable := got(net.NewNextHop(fib.KindNoTable))(t)
+	v.hops = append(v.hops, slices.Repeat([]fib.NextHopID{noTable}, 1+len(v.hops)/8)...)
 	traffic := &testutil.Traffic{Rand: w.rnd, To: net.Prefixes}
 	frames := make([][]byte, 4096)
 	for i := range frames {

@@ -71,6 +71,7 @@
 #define PROTOCOL_FRAGMENT 44
 #define PROTOCOL_AH 51
 #define PROTOCOL_DEST_OPTIONS 60
+#define MAX_TAGS 2 /* VLAN tags that the host has removed from a frame at most */
 #define ETHERNET_LEN 14
 #define IPV4_LEN 20 /* without options */
 #define IPV6_LEN 40

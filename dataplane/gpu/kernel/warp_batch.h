@@ -46,7 +46,7 @@ DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch_index, uint32_
 	return __all_sync(FULL_MASK, __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1)) == number);
 }
 
-/* Byte-wise read of a segment of a header that is not aligned to 4 bytes. */
+/* Byte-wise read of a segment of a header that is not where ports and the removal of VLAN tags leave it. */
 DEVICE struct words4 load_unaligned(const uint8_t *umem, uint32_t addr, uint32_t len, uint32_t from)
 {
 	struct words4 v = {{0, 0, 0, 0}};
@@ -59,9 +59,10 @@ DEVICE struct words4 load_unaligned(const uint8_t *umem, uint32_t addr, uint32_t
 	return v;
 }
 
+/* Returns whether a header can be read from the multiple of 16 bytes in front of it on: the copy then has a whole IPv6 header. */
 DEVICE int is_aligned(const struct tile *tile, uint32_t addr)
 {
-	return addr % 4 == 2 && addr <= tile->umem_bytes - HEADER_BYTES;
+	return addr % 4 == 2 && words_before(addr) <= MAX_TAGS && addr <= tile->umem_bytes - HEADER_BYTES;
 }
 
 /* The lane whose header this lane reads as segments[i], and the number of the segment in it: four
@@ -94,20 +95,20 @@ DEVICE struct header_segments read_headers(const struct tile *tile, struct desc_
 
 /* The last words of a lane's header, of which the first is number 16 - n. */
 struct last_words {
-	uint32_t n, w[3];
+	uint32_t n, w[MAX_TAGS];
 };
 
 /* Reads the words of the lane's header that read_headers leaves out, unless the frame ends before them, for parsers of the
  * copy alone. */
 DEVICE struct last_words read_last_words(const struct tile *tile, struct desc_word w, int valid)
 {
-	struct last_words l = {0, {0, 0, 0}};
+	struct last_words l = {0, {0, 0}};
 	uint32_t len = w.high & 0xffff;
 
 	if (valid && is_aligned(tile, w.low) && len + 2 > copied_bytes(w.low))
 		l.n = words_before(w.low);
 	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < 3; i++)
+	for (uint32_t i = 0; i < MAX_TAGS; i++)
 		if (unlikely(i < l.n))
 			l.w[i] = host_load32((const uint32_t *)(tile->umem + w.low - 2 + HEADER_BYTES) - l.n + i);
 	return l;
@@ -157,7 +158,7 @@ DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segme
 DEVICE void fill_last_words(struct warp_scratch *scratch, const struct last_words *l)
 {
 	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < 3; i++)
+	for (uint32_t i = 0; i < MAX_TAGS; i++)
 		if (unlikely(i < l->n))
 			scratch->headers[lane_id()][HEADER_BYTES / 4 - l->n + i] = l->w[i];
 }
