@@ -34,7 +34,7 @@ DEVICE int may_have_mss(const struct packet *p, int ipv4)
  * MSS option the host may lower are RESULT_HOST with tunnel and length; others with RESULT_HOST have length 0. */
 DEVICE_CALL struct result classify(const uint64_t *policies, uint32_t *header, uint8_t *ip, struct desc_word w, int clamp)
 {
-	struct packet p = {header, HEADER_BYTES, ip, 0, 0, 0, 0};
+	struct packet p = {header, copied_bytes(w.low), ip, 0, 0, 0, 0};
 	struct result r = {0, 0, RESULT_HOST};
 	int ipv4;
 
@@ -54,10 +54,9 @@ DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, con
 	int received = has_packet(tile, batch_index);
 	int mine = received && may_classify(w) && !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS);
 	struct header_segments h = read_headers(tile, w, mine);
-	struct last_words last = read_last_words(tile, w, mine);
 
 	fill_headers(scratch, &h);
-	fill_last_words(scratch, &last);
+	fill_ports(tile, scratch, w, mine);
 	__syncwarp();
 	if (received) {
 		struct result r = {0, 0, RESULT_HOST};

@@ -198,7 +198,7 @@ struct decision {
  *	frame   its Ethernet header in host memory: read beyond the header copy, and written to
  *	        complete an L4 checksum
  *	header  a copy of the 64 bytes from 2 before frame on, 4-byte aligned; bytes beyond the end
- *	        of the frame are arbitrary
+ *	        of the frame, and beyond copied_bytes of its address, are arbitrary
  *	to      receives the first 32 bytes of the header as the frame will have them */
 DEVICE struct decision decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
 			      const uint32_t *header, uint32_t *to)

@@ -19,14 +19,17 @@
 /* A header is a copy of the HEADER_BYTES from 2 before the Ethernet header on, which aligns the IP
  * header to 4 bytes. */
 #define HEADER_IP 16      /* byte offset of the IP header */
+#define PORTS_WORD 14     /* word with the ports of IPv6 without extension headers */
 #define REWRITTEN_WORDS 8 /* 4-byte words that forwarding changes, from the first on */
 
 /* Returns the number of words between the last multiple of 16 bytes and the header of a frame: 0 as ports receive frames, and
  * 1 more for each VLAN tag that the host has removed. */
 DEVICE uint32_t words_before(uint32_t addr) { return (addr - 2) % 16 / 4; }
 
-/* Returns the number of bytes of a header copy that are certainly those of the frame. */
+/* Returns the number of bytes of a header copy that are certainly those of the frame. They have a whole IPv6 header behind up to
+ * MAX_TAGS removed tags. */
 DEVICE uint32_t copied_bytes(uint32_t addr) { return HEADER_BYTES - 4 * words_before(addr); }
+static_assert(HEADER_BYTES - 4 * MAX_TAGS >= 4 * PORTS_WORD, "the copy has the IP header");
 
 /* A parsed packet. Offsets count from its IP header. The frame is in host memory, one PCIe round
  * trip away: only bytes outside the header copy are read there, past all caches, which are not

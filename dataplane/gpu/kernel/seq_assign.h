@@ -239,11 +239,10 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
 	struct header_segments h = read_headers(tile, *w, mine);
-	struct last_words last = read_last_words(tile, *w, mine);
 	struct seq_candidate n = {{0, 0, 0, 0, 0, JOB_NONE}, {0, 0, RESULT_HOST}, NO_SA, 0, 0};
 
 	fill_headers(scratch, &h);
-	fill_last_words(scratch, &last);
+	fill_ports(tile, scratch, *w, mine);
 	__syncwarp();
 	if (mine)
 		n = find_tunnel_sa(ipsec, scratch->headers[lane_id()], *w, (flags & CLAMP_MSS) != 0);

@@ -70,8 +70,8 @@ DEVICE int is_aligned(const struct tile *tile, uint32_t addr)
 DEVICE uint32_t source_lane(uint32_t i) { return i * 8 + lane_id() / 4; }
 DEVICE uint32_t header_segment(void) { return lane_id() % 4; }
 
-/* Reads headers from the multiple of 16 bytes in front of them on, so that each is one request, and no sector more than
- * of a header that begins there. The last words of other headers are missing (copied_bytes). */
+/* Reads headers from the multiple of 16 bytes in front of them on: one request each, for the sectors that a header at that
+ * multiple has. The last words of other headers are missing (copied_bytes). */
 DEVICE struct header_segments read_headers(const struct tile *tile, struct desc_word w, int valid)
 {
 	struct header_segments h;
@@ -91,27 +91,6 @@ DEVICE struct header_segments read_headers(const struct tile *tile, struct desc_
 		}
 	}
 	return h;
-}
-
-/* The last words of a lane's header, of which the first is number 16 - n. */
-struct last_words {
-	uint32_t n, w[MAX_TAGS];
-};
-
-/* Reads the words of the lane's header that read_headers leaves out, unless the frame ends before them, for parsers of the
- * copy alone. */
-DEVICE struct last_words read_last_words(const struct tile *tile, struct desc_word w, int valid)
-{
-	struct last_words l = {0, {0, 0}};
-	uint32_t len = w.high & 0xffff;
-
-	if (valid && is_aligned(tile, w.low) && len + 2 > copied_bytes(w.low))
-		l.n = words_before(w.low);
-	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < MAX_TAGS; i++)
-		if (unlikely(i < l.n))
-			l.w[i] = host_load32((const uint32_t *)(tile->umem + w.low - 2 + HEADER_BYTES) - l.n + i);
-	return l;
 }
 
 /* Starts all table loads at once: generation is the value of an earlier load. */
@@ -154,13 +133,12 @@ DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segme
 				scratch->headers[source_lane(i)][header_segment() * 4 + k - h->before[i]] = h->segments[i].w[k];
 }
 
-/* Copies the rest of the lane's header to the scratch. */
-DEVICE void fill_last_words(struct warp_scratch *scratch, const struct last_words *l)
+/* Reads the word with the ports of IPv6 to the scratch, if read_headers has left it out: behind two VLAN tags. It is for
+ * parsers of the copy alone. */
+DEVICE void fill_ports(const struct tile *tile, struct warp_scratch *scratch, struct desc_word w, int valid)
 {
-	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < MAX_TAGS; i++)
-		if (unlikely(i < l->n))
-			scratch->headers[lane_id()][HEADER_BYTES / 4 - l->n + i] = l->w[i];
+	if (unlikely(valid && is_aligned(tile, w.low) && copied_bytes(w.low) <= 4 * PORTS_WORD))
+		scratch->headers[lane_id()][PORTS_WORD] = host_load32((const uint32_t *)(tile->umem + w.low - 2) + PORTS_WORD);
 }
 
 /* Writes the first 32 rewritten bytes of each changed frame, two lanes per frame. All are aligned to 16 bytes. */
@@ -184,7 +162,7 @@ DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch
 }
 
 /* Writes the same with eight lanes per frame: for frames that are usually aligned to 4 bytes. The last word, which never
- * changes, only completes the sector of an aligned header; behind a removed VLAN tag, it would begin a second one. */
+ * changes, only completes the sector of an aligned header; behind one removed VLAN tag, it would begin a second one. */
 DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
 			     int changed)
 {
