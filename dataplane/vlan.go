@@ -46,7 +46,7 @@ func (w *worker) untag(frames []batch.Frame) (kept, bytes int) {
 		}
 	}
 	removal := l.removalFrom(parent)
-	prefetch.ReadAt(w.mem, frames) // with a GPU, nothing else reads them
+	prefetch.ReadAt(w.mem, frames) // with a GPU, often nothing else reads them
 	for i := 0; i < len(frames); i++ {
 		if w.capture == nil {
 			n, length := removal.run(w.mem, frames[i:], frames[kept:])

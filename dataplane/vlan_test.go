@@ -93,7 +93,7 @@ func TestVLANTagsAreRemovedAndAdded(t *testing.T) {
 }
 
 func testVLANTags(t *testing.T, lanes *lane.Lanes) {
-	r := vlanRig(t, 64)
+	r := vlanRig(t, 256)
 	r.config.Lanes = lanes
 	arrivals := []struct {
 		queue int
@@ -179,7 +179,7 @@ func testVLANTags(t *testing.T, lanes *lane.Lanes) {
 
 // Frames that end in a tag or before, or are garbage behind one, are dropped and counted.
 func TestTruncatedTags(t *testing.T) {
-	r := vlanRig(t, 64)
+	r := vlanRig(t, 256)
 	whole := tagged(testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 30)...), 0x8100, 100)
 	var in [][]byte
 	for n := range len(whole) - 1 {
@@ -199,7 +199,7 @@ func TestTruncatedTags(t *testing.T) {
 
 // ICMP errors, fragments and packets that waited for their neighbor leave with the tags of their VLAN.
 func TestSlowPathOfVLANs(t *testing.T) {
-	r := vlanRig(t, 64)
+	r := vlanRig(t, 256)
 	r.fib.SetPort(3, 0x020000000003, 600)
 	expired := testutil.UDP4("10.2.0.9", "10.3.0.1", 1, 2)
 	for expired[packet.EthernetLen+8] > 1 {
@@ -230,7 +230,7 @@ func TestSlowPathOfVLANs(t *testing.T) {
 // A packet for a VLAN that is deleted behind the engine is dropped. The drops of a deleted VLAN become those
 // of its physical port, also when its number is used again.
 func TestDeletedVLAN(t *testing.T) {
-	r := vlanRig(t, 64)
+	r := vlanRig(t, 256)
 	tag, _ := fib.MakeTag(0x8100, 200)
 	r.fib.VLANs.Delete(3, 1, tag) // routes still lead to it
 	r.queues[0].Play([][]byte{tagged(testutil.UDP4("192.0.2.1", "10.3.0.1", 1, 2), 0x8100, 100), tagged(testutil.UDP4("192.0.2.1", "172.16.0.1", 1, 2), 0x8100, 100)}, 200)
@@ -254,7 +254,7 @@ func TestDeletedVLAN(t *testing.T) {
 
 // A capture has the packets of a VLAN as those of its port, without tags.
 func TestCaptureOfVLANs(t *testing.T) {
-	r := vlanRig(t, 64)
+	r := vlanRig(t, 256)
 	frame := testutil.UDP4("192.0.2.1", "10.5.0.1", 1, 2)
 	r.queues[0].Play([][]byte{tagged(frame, 0x8100, 100)}, 10)
 	var all, one *dataplane.Capture

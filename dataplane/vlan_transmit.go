@@ -10,20 +10,43 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// listLogical lists packets that leave by logical ports for the physical ports that carry them, with their tags, from the
-// first on, and returns their number. It is 0 if the port of the first does not exist any longer, or is a bond without a
-// member that transmits.
+// listLogical lists packets of a chunk that leave by logical ports for the physical ports that carry them, with their tags,
+// from the first on, and returns their number. It is 0 if the port of the first does not exist any longer, or is a bond
+// without a member that transmits.
 func (w *worker) listLogical(in []batch.Frame, out []batch.Result) (n int) {
-	switch carrier := w.logical.table.Carrier(out[0].Verdict.Port()); {
-	case int(carrier.Port()) >= len(w.tx):
+	carrier := w.logical.table.Carrier(out[0].Verdict.Port())
+	bonded := int(carrier.Port()) >= len(w.tx)
+	if carrier.Tags() > 0 || bonded && !w.single(carrier.Port()) {
+		w.prefetchTagged(out)
+	}
+	if bonded {
 		n = w.listBonded(carrier.Port(), in, out)
-	case carrier.Tags() == 1:
+	} else if carrier.Tags() == 1 {
 		n = w.listTagged(in, out)
 	}
 	if n == 0 && w.list(batch.Frame{Addr: out[0].Addr(), Len: out[0].Len(), Origin: in[0].Origin}, out[0].Verdict.Port()) {
 		n = 1
 	}
 	return n
+}
+
+// single reports whether one member of a bond transmits all packets.
+func (w *worker) single(bond uint16) bool {
+	members := w.logical.table.Bonds().Members(bond)
+	return members != nil && members.Single()
+}
+
+// tagBurst is the number of frames that are prefetched together to add tags or to hash flows.
+const tagBurst = 64
+
+// prefetchTagged prefetches the frames of the next tagBurst results, the last ones of a chunk, unless an earlier call for the
+// chunk has: packets of physical and logical ports may alternate.
+func (w *worker) prefetchTagged(out []batch.Result) {
+	if len(out) <= w.unprefetched {
+		n := min(len(out), tagBurst)
+		prefetch.WriteAt(w.mem, out[:n])
+		w.unprefetched = len(out) - n
+	}
 }
 
 // longer is added to the word of a frame (batch.Words) that gets a tag.
@@ -36,19 +59,14 @@ func putTag(mem []byte, addr, tag uint32) {
 	binary.LittleEndian.PutUint32(b[macsLen:], tag)
 }
 
-// tagBurst is the number of frames that are prefetched together.
-const tagBurst = 64
-
-// listTagged lists packets of VLANs with one tag on physical ports, from the first on, up to tagBurst, and returns their
-// number. It ends at another packet, at the first of a VLAN since the last flush of tallies, and if list would fail. It
-// calls no function per packet.
+// listTagged lists packets of VLANs with one tag on physical ports, from the first on, and returns their number. It ends
+// at another packet, at the first of a VLAN since the last flush of tallies, and if list would fail. It calls no
+// function.
 func (w *worker) listTagged(in []batch.Frame, out []batch.Result) (n int) {
-	in, out = in[:min(len(in), tagBurst)], out[:min(len(out), tagBurst)]
 	mem, tx, carriers, tallies := w.mem, w.tx, w.logical.table.Carriers(), w.logical.tallies
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
 	_, _ = carriers[0], tallies[0] // they are not nil
-	prefetch.WriteAt(mem, out)
 	for ; n < len(results); n++ {
 		r := results[n]
 		verdict, addr := r>>48, uint32(r)
@@ -72,7 +90,6 @@ func (w *worker) listTagged(in []batch.Frame, out []batch.Result) (n int) {
 
 // listBonded is listTagged for packets of a bond, and of VLANs with one tag on it.
 func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (n int) {
-	in, out = in[:min(len(in), tagBurst)], out[:min(len(out), tagBurst)]
 	mem, tx, carriers, tallies := w.mem, w.tx, w.logical.table.Carriers(), w.logical.tallies
 	members, bonded := w.logical.table.Bonds().Members(bond), &tallies[bond%batch.MaxPorts]
 	if members == nil || bonded.rx == 0 {
@@ -81,9 +98,6 @@ func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
 	seed, via := w.memberSeed(), uint64(members.Port(0))
-	if !members.Single() {
-		prefetch.WriteAt(mem, out) // to hash their flows
-	}
 	for ; n < len(results); n++ {
 		r := results[n]
 		verdict, addr := r>>48, uint32(r)

@@ -64,6 +64,7 @@ type worker struct {
 
 	hostTime         hostTime
 	transmitted      bool                     // packets to ports, since the last chunk
+	unprefetched     int                      // see prefetchTagged: of the chunk that is dispatched
 	exitAnswers      func(packet []byte) bool // Config.ExitAnswers
 	partialChecksums []bool                   // by port
 

@@ -116,7 +116,7 @@ func (e *Engine) Route(in []batch.Frame, out []batch.Result) {
 	verify := e.esp == nil && e.fib.HasRPF()
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
-		if e.esp == nil { // which has read them
+		if e.esp == nil { // the ESP stage prefetches them itself
 			prefetch.WriteAt(e.frames.Mem, in[start:end])
 		}
 		if verify {
