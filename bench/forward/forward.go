@@ -94,8 +94,13 @@ func Run(o Options) (*Result, error) {
 		tape = compared.plain
 	}
 	res := &Result{Summary: testbed.NewSummary(c, o.IPv6, o.Table, len(routes)), Size: o.Sizes[0]}
-	if res.Verified, err = verify(o, base, routes, play); err != nil {
+	if res.Verified, err = verify(o, base, routes, play, nil); err != nil {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
+	}
+	if compared != nil {
+		if _, err = verify(o, compared.base, routes, play, compared); err != nil {
+			return nil, fmt.Errorf("verify logical ports before measuring: %w", err)
+		}
 	}
 	if o.Engine == "gpu" { // a kernel reads 64 bytes with the headers and writes the changed half
 		rates, err := pcie.RatesOn(c.Driver, c.GPUs, c.Multiprocessors, []pcie.Shape{{At: umem.DataOffset - umem.Headroom, Read: 64, Back: 32}})
@@ -169,7 +174,11 @@ func measure(o Options, base *fib.FIB, engines testbed.Engines, tape *memport.Re
 	time.Sleep(o.Duration)
 	after, elapsed := b.Router.Stats(), time.Since(start)
 	b.Stop()
-	if dropped := after.Ports[0].Dropped(); dropped > 0 {
+	dropped := after.Ports[0].Dropped()
+	for i := range after.Logical {
+		dropped += after.Logical[i].Dropped()
+	}
+	if dropped > 0 {
 		return r, fmt.Errorf("%d of %d packets dropped", dropped, after.Ports[0].RxPackets)
 	}
 	return testbed.NewRound(before, after, elapsed), nil

@@ -59,12 +59,12 @@ func TestVerifyUsesOneWorkerPerGPU(t *testing.T) {
 	o := Options{Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 3, GPUs: 2, MaxPackets: 256, Chunks: 1}, Seed: 7}
 	_, routes, base, play, err := o.prepare(1000)
 	require.NoError(t, err)
-	if n, err := verify(o, base, routes, play); err != nil || n != 2000 {
+	if n, err := verify(o, base, routes, play, nil); err != nil || n != 2000 {
 		t.Errorf("verified %d packets of 2 workers: %v", n, err)
 	}
 }
 
-func TestLogicalPortsForwardAllPackets(t *testing.T) {
+func TestLogicalPortsAreVerified(t *testing.T) {
 	for _, kind := range []string{VLAN, VRF, Bond} {
 		for _, ipv6 := range []bool{false, true} {
 			r, err := Run(Options{

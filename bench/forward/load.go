@@ -19,7 +19,7 @@ func Load(o Options) (*testbed.Subject, error) {
 	}
 	s := &testbed.Subject{Summary: testbed.NewSummary(o.Testbed, o.IPv6, o.Table, len(routes))}
 	s.Engine = o.Engine
-	if s.Verified, err = verify(o, base, routes, play); err != nil {
+	if s.Verified, err = verify(o, base, routes, play, nil); err != nil {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
 	}
 	tape := memport.Record(play)

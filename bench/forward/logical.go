@@ -22,6 +22,7 @@ type logical struct {
 	base  *fib.FIB
 	ports map[uint16]uint16 // physical ports of the logical ones
 	tape  *memport.Recording
+	vlans int                // of each port
 	plain *memport.Recording // for physical ports: as long, and different in as many bytes, so that the memory port costs the same
 }
 
@@ -62,14 +63,39 @@ func (l *logical) addVLANs(n int, play [][]byte) error {
 		}
 	}
 	l.moveAdjacencies(func(id uint32, port uint16) uint16 { return by[port][int(id)%n] })
-	tagged, untagged := make([][]byte, len(play)), make([][]byte, len(play))
+	l.vlans = n
+	untagged := make([][]byte, len(play))
 	for i, f := range play {
-		vid := binary.BigEndian.AppendUint16(nil, uint16(1+i%n))
-		tagged[i] = slices.Concat(f[:12], []byte{0x81, 0}, vid, f[12:])
-		untagged[i] = slices.Concat(f[:10], vid, f[12:], make([]byte, fib.TagLen)) // source address, padding
+		untagged[i] = slices.Concat(f[:10], l.vid(i), f[12:], make([]byte, fib.TagLen)) // source address, padding
 	}
-	l.tape, l.plain = memport.Record(tagged), memport.Record(untagged)
+	l.tape, l.plain = memport.Record(l.enter(play)), memport.Record(untagged)
 	return nil
+}
+
+// vid returns the VLAN ID of frame i.
+func (l *logical) vid(i int) []byte { return binary.BigEndian.AppendUint16(nil, uint16(1+i%l.vlans)) }
+
+// enter returns frames as the ingress port receives them: in VLANs if there are any. l may be nil.
+func (l *logical) enter(play [][]byte) [][]byte {
+	if l == nil || l.vlans == 0 {
+		return play
+	}
+	tagged := make([][]byte, len(play))
+	for i, f := range play {
+		tagged[i] = slices.Concat(f[:12], []byte{0x81, 0}, l.vid(i), f[12:])
+	}
+	return tagged
+}
+
+// leave returns a transmitted frame without the tag that it has if there are VLANs. l may be nil.
+func (l *logical) leave(f []byte) []byte {
+	if l == nil || l.vlans == 0 {
+		return f
+	}
+	if len(f) < 16 || f[12] != 0x81 || f[13] != 0 || int(binary.BigEndian.Uint16(f[14:])) > l.vlans {
+		return nil
+	}
+	return slices.Concat(f[:12], f[16:])
 }
 
 // addBond makes both ports members of a bond, of which the egress port transmits.

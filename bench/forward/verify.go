@@ -35,8 +35,8 @@ func frames(rnd *rand.Rand, routes []testbed.Route, n int, sizes []int) [][]byte
 }
 
 // verify plays every frame once, through one worker or one per GPU, and compares the transmitted
-// frames of each worker with the expected ones.
-func verify(o Options, base *fib.FIB, routes []testbed.Route, play [][]byte) (verified int, err error) {
+// frames of each worker with the expected ones. With logical ports, they have those that base has.
+func verify(o Options, base *fib.FIB, routes []testbed.Route, play [][]byte, l *logical) (verified int, err error) {
 	o.Testbed.Workers = max(1, o.Testbed.GPUs)
 	if o.Testbed.Prepared > 0 {
 		o.Testbed.Prepared = len(play)
@@ -46,7 +46,8 @@ func verify(o Options, base *fib.FIB, routes []testbed.Route, play [][]byte) (ve
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, b.Close()) }()
-	sent, _, err := b.Verify(slices.Repeat([][][]byte{play}, o.Testbed.Workers), 1)
+	l.add(b)
+	sent, _, err := b.Verify(slices.Repeat([][][]byte{l.enter(play)}, o.Testbed.Workers), 1)
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +60,7 @@ func verify(o Options, base *fib.FIB, routes []testbed.Route, play [][]byte) (ve
 	for i, in := range play {
 		want := testbed.Forwarded(in, truth)
 		for w, got := range sent {
-			if !bytes.Equal(got[i], want) {
+			if !bytes.Equal(l.leave(got[i]), want) {
 				return 0, fmt.Errorf("packet %d of worker %d:\n in   % x\n want % x\n got  % x", i, w, in, want, got[i])
 			}
 			verified++

@@ -153,8 +153,12 @@ func newFIB(mtu uint16) (*fib.FIB, error) {
 			return nil, err
 		}
 		f.SetAdjacency(adj, EgressPort, PeerMAC(i))
-		if id, err := f.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1}); err != nil || id != hopOf(Route{Peer: i}) {
-			return nil, fmt.Errorf("next hop %d has number %d: %w", i, id, err)
+		id, err := f.NewNextHop(fib.KindForward, fib.Path{Adjacency: adj, Weight: 1})
+		if err != nil {
+			return nil, err
+		}
+		if id != hopOf(Route{Peer: i}) {
+			return nil, fmt.Errorf("next hop %d has number %d", i, id)
 		}
 	}
 	return f, nil

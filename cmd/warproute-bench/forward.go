@@ -53,6 +53,8 @@ its CPU time is the cost of the router.`,
 		},
 	}
 	addForwardFlags(cmd, &o)
+	cmd.Flags().StringVar(&o.Logical, "logical", "", "compare a `KIND` of logical ports with physical ones in alternating rounds: vlan, vrf, or bond")
+	cmd.Flags().IntVar(&o.VLANs, "vlans", 0, "number `N` of VLANs of each port; with --logical vlan, 1 if not given")
 	addFamilyFlag(cmd, &family, "both")
 	addTestbedFlags(cmd, &o.Testbed)
 	addRoundFlags(cmd, &o.Rounds, &o.Duration, time.Second)
@@ -66,8 +68,6 @@ func addForwardFlags(cmd *cobra.Command, o *forward.Options) {
 	addTableFlags(cmd, &o.Table, &o.Routes, &o.Seed)
 	cmd.Flags().DurationVar(&o.Timeout, "timeout", 0, "`TIME` after which an unanswered chunk counts as a GPU failure (default 20ms)")
 	o.Sizes = make([]int, 1)
-	cmd.Flags().StringVar(&o.Logical, "logical", "", "`KIND` of logical ports, compared with physical ones in alternating rounds: vlan, vrf, or bond")
-	cmd.Flags().IntVar(&o.VLANs, "vlans", 0, "number `N` of VLANs of each port, for --logical vlan, which is the default then")
 	cmd.Flags().IntVar(&o.Sizes[0], "size", 64, "frame size in bytes, without FCS")
 }
 
