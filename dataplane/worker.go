@@ -64,7 +64,7 @@ type worker struct {
 
 	hostTime         hostTime
 	transmitted      bool                     // packets to ports, since the last chunk
-	unprefetched     int                      // see prefetchTagged: of the chunk that is dispatched
+	unprefetched     int                      // last results of the dispatched chunk, whose frames prefetchTagged has not prefetched
 	exitAnswers      func(packet []byte) bool // Config.ExitAnswers
 	partialChecksums []bool                   // by port
 

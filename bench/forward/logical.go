@@ -21,8 +21,8 @@ const (
 type logical struct {
 	base  *fib.FIB
 	ports map[uint16]uint16 // physical ports of the logical ones
+	vlans int               // of each port
 	tape  *memport.Recording
-	vlans int                // of each port
 	plain *memport.Recording // for physical ports: as long, and different in as many bytes, so that the memory port costs the same
 }
 

@@ -35,7 +35,7 @@ func frames(rnd *rand.Rand, routes []testbed.Route, n int, sizes []int) [][]byte
 }
 
 // verify plays every frame once, through one worker or one per GPU, and compares the transmitted
-// frames of each worker with the expected ones. With logical ports, they have those that base has.
+// frames of each worker with the expected ones. l are the logical ports of base, nil for none.
 func verify(o Options, base *fib.FIB, routes []testbed.Route, play [][]byte, l *logical) (verified int, err error) {
 	o.Testbed.Workers = max(1, o.Testbed.GPUs)
 	if o.Testbed.Prepared > 0 {
