@@ -47,7 +47,7 @@ func (w *worker) captureSent(e *egress, sent int) {
 		for i, f := range e.frames[:sent] {
 			b, port := w.bytes(f), e.ports[i]
 			if int(port) >= len(w.tx) {
-				b = w.untagged(port, b)
+				b = w.untagged(b, w.logical.tagBytes(port))
 			}
 			if r.wants(Sent, port, b) {
 				r.copy(Sent, now, port, f, b)

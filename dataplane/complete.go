@@ -63,7 +63,7 @@ func (w *worker) finish(c *batch.Chunk) {
 func (w *worker) dispatch(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	words := batch.Words(out)
-	w.unprefetched = len(out)
+	w.unprepared = len(out)
 	for i := 0; i < len(out); i++ {
 		r := out[i]
 		switch port := int(r.Verdict.Port()); {

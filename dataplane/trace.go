@@ -70,14 +70,19 @@ func (p *traces) decided(w *worker, c *batch.Chunk) {
 		if t.chunk != c {
 			continue
 		}
-		d, f := &t.decided, c.In[t.index]
+		d, f, tag := &t.decided, c.In[t.index], 0
 		d.Result, d.Packets = c.Out[t.index], c.N
 		if d.Result.Verdict.Action() == batch.ActionForward {
 			f.Addr, f.Len = d.Result.Addr(), d.Result.Len()
+			tag = w.logical.tagBytesOfEngine(d.Result.Verdict.Port())
+			d.Result = batch.ForwardTo(d.Result.Verdict.Port(), f.Addr+uint32(tag), f.Len-uint16(tag))
 		}
-		d.Moved = f.Addr != t.frame.Addr
+		d.Moved = f.Addr+uint32(tag) != t.frame.Addr
 		if d.Result.Verdict.Action() != batch.ActionLost { // a failed GPU may still write to the frame
 			b := w.bytes(f)
+			if tag > 0 {
+				b = w.untagged(b, tag)
+			}
 			d.After = append(d.After, b[:min(len(b), cap(d.After))]...)
 		}
 	}

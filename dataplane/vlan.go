@@ -11,11 +11,11 @@ import (
 
 // Frames of VLANs have their tags only between a port and its worker. The worker removes the tags of
 // received frames and makes the VLAN's logical port their origin (fib.VLANs), so that engines see
-// untagged frames of more ports. It adds the tags before it transmits a frame. Removing and adding move
-// the MAC addresses by four bytes per tag, in the headroom of the frame.
+// untagged frames of more ports. The engine adds the tag of a forwarded frame with the MAC addresses
+// (fib.VLANs.TagsByEngines), and the worker adds two tags, and those of a gateway, before it transmits. Removing and
+// adding move the MAC addresses by four bytes per tag, in the headroom of the frame.
 
-// macsLen is the length of both MAC addresses, which the tags follow.
-const macsLen = 12
+const macsLen = fib.MACsLen
 
 // EtherTypes as loaded from a frame in little-endian order.
 const (

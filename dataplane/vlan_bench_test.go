@@ -81,7 +81,7 @@ func cpuTime(b *testing.B) time.Duration {
 
 // benchWorker returns a worker that forwards packets of a port to a number of networks behind it, each in a
 // VLAN of its own, or untagged.
-func benchWorker(b *testing.B, networks int, vlans bool) *worker {
+func benchWorker(b testing.TB, networks int, vlans bool) *worker {
 	mem, err := umem.New(8192)
 	require.NoError(b, err)
 	b.Cleanup(func() { mem.Close() })

@@ -87,13 +87,19 @@ func TestVLANTagsAreRemovedAndAdded(t *testing.T) {
 		{Name: "a", Deadline: time.Millisecond, Match: []lane.Match{{Protocol: 17, DstPorts: lane.Range{First: 2, Last: 2}, Plain: true}}}, {Name: "b"},
 	}, &gateway.Gateway{})
 	require.NoError(t, err)
-	for name, lanes := range map[string]*lane.Lanes{"one lane": nil, "two lanes": two} {
-		t.Run(name, func(t *testing.T) { testVLANTags(t, lanes) })
+	for name, c := range map[string]struct {
+		lanes     *lane.Lanes
+		byWorkers bool
+	}{"one lane": {nil, false}, "two lanes": {two, false}, "all tags by workers": {nil, true}} {
+		t.Run(name, func(t *testing.T) { testVLANTags(t, c.lanes, c.byWorkers) })
 	}
 }
 
-func testVLANTags(t *testing.T, lanes *lane.Lanes) {
+func testVLANTags(t *testing.T, lanes *lane.Lanes, byWorkers bool) {
 	r := vlanRig(t, 256)
+	if byWorkers {
+		r.fib.VLANs.LeaveTags()
+	}
 	r.config.Lanes = lanes
 	arrivals := []struct {
 		queue int
@@ -252,15 +258,25 @@ func TestDeletedVLAN(t *testing.T) {
 	r.stop()
 }
 
-// A capture has the packets of a VLAN as those of its port, without tags.
+// A capture has the packets of a VLAN as those of its port, without tags, and so has a trace, whoever adds the tags.
 func TestCaptureOfVLANs(t *testing.T) {
+	for to := uint16(3); to <= 5; to++ {
+		testCaptureOfVLANs(t, to, false)
+		testCaptureOfVLANs(t, to, true)
+	}
+}
+
+func testCaptureOfVLANs(t *testing.T, to uint16, byWorkers bool) {
 	r := vlanRig(t, 256)
-	frame := testutil.UDP4("192.0.2.1", "10.5.0.1", 1, 2)
+	if byWorkers {
+		r.fib.VLANs.LeaveTags()
+	}
+	frame := testutil.UDP4("192.0.2.1", fmt.Sprintf("10.%d.0.1", to), 1, 2)
 	r.queues[0].Play([][]byte{tagged(frame, 0x8100, 100)}, 10)
 	var all, one *dataplane.Capture
 	r.configure(func() {
 		r.addPorts()
-		cfg := dataplane.CaptureConfig{Points: [dataplane.NumPoints]bool{dataplane.Received: true, dataplane.Sent: true}, Filter: &filter.Filter{}, Snap: 100, Room: 100}
+		cfg := dataplane.CaptureConfig{Points: [dataplane.NumPoints]bool{dataplane.Received: true, dataplane.Sent: true, dataplane.Decided: true}, Filter: &filter.Filter{}, Snap: 100, Room: 100}
 		all = r.router.StartCapture(cfg)
 		cfg.Ports = []bool{2: true}
 		one = r.router.StartCapture(cfg)
@@ -271,18 +287,21 @@ func TestCaptureOfVLANs(t *testing.T) {
 	all.Read(func(rec *dataplane.Record) bool {
 		want, port := frame, uint16(2)
 		if rec.Point == dataplane.Sent {
-			want, port = forwarded(frame, 5), 5
+			want, port = forwarded(frame, to), to
+		}
+		if d := rec.Decision; rec.Point == dataplane.Decided && (!bytes.Equal(d.After, forwarded(frame, to)) || d.Moved || d.Result.Verdict.Port() != to || int(d.Result.Len()) != len(forwarded(frame, to))) {
+			t.Fatalf("to port %d: decided %+v, want %x", to, d, forwarded(frame, to))
 		}
 		if n++; rec.Port != port || !bytes.Equal(rec.Data, want) || rec.Ingress != 2 || rec.Len != len(want) {
 			t.Errorf("point %d, port %d from %d: %x, want %x", rec.Point, rec.Port, rec.Ingress, rec.Data, want)
 		}
 		return true
 	})
-	if m := one.Read(func(rec *dataplane.Record) bool { return rec.Port == 2 }); n != 20 || m != 10 {
+	if m := one.Read(func(rec *dataplane.Record) bool { return rec.Port == 2 }); n != 30 || m != 20 {
 		t.Errorf("%d records of all ports, %d of port 2", n, m)
 	}
 	for i, f := range r.out[1] {
-		if !bytes.Equal(f, tagged(forwarded(frame, 5), egressTags[5]...)) {
+		if !bytes.Equal(f, tagged(forwarded(frame, to), egressTags[to]...)) {
 			t.Errorf("the capture changed frame %d: %x", i, f)
 		}
 	}

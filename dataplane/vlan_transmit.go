@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/fib"
@@ -16,8 +17,12 @@ import (
 func (w *worker) listLogical(in []batch.Frame, out []batch.Result) (n int) {
 	carrier := w.logical.table.Carrier(out[0].Verdict.Port())
 	bonded := int(carrier.Port()) >= len(w.tx)
-	if carrier.Tags() > 0 || bonded && !w.single(carrier.Port()) {
-		w.prefetchTagged(out)
+	adds := !w.logical.table.TagsByEngines()
+	if adds || bonded && !w.single(carrier.Port()) {
+		w.prepare(out, adds)
+		if out = out[:len(out)-w.unprepared]; out[0].Verdict.Action() != batch.ActionForward {
+			return 0
+		}
 	}
 	if bonded {
 		n = w.listBonded(carrier.Port(), in, out)
@@ -36,21 +41,37 @@ func (w *worker) single(bond uint16) bool {
 	return members != nil && members.Single()
 }
 
-// tagBurst is the number of frames that are prefetched together to add tags or to hash flows.
+// tagBurst is the number of frames that are prepared together.
 const tagBurst = 64
 
-// prefetchTagged prefetches the frames of the next tagBurst results, the last ones of a chunk, unless an earlier call for the
-// chunk has: packets of physical and logical ports may alternate.
-func (w *worker) prefetchTagged(out []batch.Result) {
-	if len(out) <= w.unprefetched {
-		n := min(len(out), tagBurst)
-		prefetch.WriteAt(w.mem, out[:n])
-		w.unprefetched = len(out) - n
+// prepare prefetches the frames of the next tagBurst results, the last ones of a chunk, to hash their flows or to add tags,
+// unless an earlier call for the chunk has: packets of physical and logical ports may alternate. It adds the tags that the
+// engine leaves to the worker, as the engine would.
+func (w *worker) prepare(out []batch.Result, adds bool) {
+	if len(out) > w.unprepared {
+		return
+	}
+	n := min(len(out), tagBurst)
+	w.unprepared = len(out) - n
+	prefetch.WriteAt(w.mem, out[:n])
+	if !adds {
+		return
+	}
+	carriers := w.logical.table.Carriers()
+	for i := range out[:n] {
+		r := &out[i]
+		port := r.Verdict.Port()
+		carrier := carriers.Of(uint64(port))
+		switch {
+		case r.Verdict.Action() != batch.ActionForward || carrier.Tags() != 1:
+		case r.Addr()%umem.FrameSize < fib.TagLen:
+			*r = batch.DropFor(batch.PortDown) // no room: only an engine that failed asks for this
+		default:
+			putTag(w.mem, r.Addr(), carrier.Outer())
+			*r = batch.ForwardTo(port, r.Addr()-fib.TagLen, r.Len()+fib.TagLen)
+		}
 	}
 }
-
-// longer is added to the word of a frame (batch.Words) that gets a tag.
-const longer = fib.TagLen<<32 - fib.TagLen
 
 // putTag adds a tag to the frame at an address.
 func putTag(mem []byte, addr, tag uint32) {
@@ -59,31 +80,29 @@ func putTag(mem []byte, addr, tag uint32) {
 	binary.LittleEndian.PutUint32(b[macsLen:], tag)
 }
 
-// listTagged lists packets of VLANs with one tag on physical ports, from the first on, and returns their number. It ends
-// at another packet, at the first of a VLAN since the last flush of tallies, and if list would fail. It calls no
-// function.
+// listTagged lists packets of VLANs with one tag, which they have, on physical ports, from the first on, and returns
+// their number. It ends at another packet, at the first of a VLAN since the last flush of tallies, and if list would fail. It
+// calls no function.
 func (w *worker) listTagged(in []batch.Frame, out []batch.Result) (n int) {
-	mem, tx, carriers, tallies := w.mem, w.tx, w.logical.table.Carriers(), w.logical.tallies
+	tx, carriers, tallies := w.tx, w.logical.table.Carriers(), w.logical.tallies
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
 	_, _ = carriers[0], tallies[0] // they are not nil
 	for ; n < len(results); n++ {
 		r := results[n]
-		verdict, addr := r>>48, uint32(r)
+		verdict := r >> 48
 		port := verdict - uint64(batch.Forward(0))
-		if port >= batch.MaxPorts || addr%umem.FrameSize < fib.TagLen {
+		if port >= batch.MaxPorts {
 			break
 		}
-		carrier, t := carriers.Of(port), &tallies[port]
-		via := carrier.PortOfOneTag()
+		via, t := carriers.Of(port).PortOfOneTag(), &tallies[port]
 		if via >= uint64(len(tx)) || t.rx == 0 {
 			break
 		}
-		if e := &tx[via]; !e.add(r+longer+(frames[n]>>48-verdict)<<48, uint16(port)) {
+		if e := &tx[via]; !e.add(r+(frames[n]>>48-verdict)<<48, uint16(port)) {
 			break
 		}
-		t.tx += packed(1, int(uint16(r>>32)))
-		putTag(mem, addr, carrier.Outer())
+		t.tx += talliedPacket - fib.TagLen + packedTally(r>>32&0xffff)
 	}
 	return n
 }
@@ -100,73 +119,69 @@ func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (
 	seed, via := w.memberSeed(), uint64(members.Port(0))
 	for ; n < len(results); n++ {
 		r := results[n]
-		verdict, addr := r>>48, uint32(r)
+		verdict, addr, length := r>>48, uint32(r), r>>32&0xffff
 		port := verdict - uint64(batch.Forward(0))
-		if port >= batch.MaxPorts || addr%umem.FrameSize < fib.TagLen {
+		if port >= batch.MaxPorts {
 			break
 		}
 		carrier, t := carriers.Of(port), &tallies[port]
 		if carrier.Port() != bond || carrier.Tags() > 1 || t.rx == 0 {
 			break
 		}
+		tag := uint32(carrier.Tags() * fib.TagLen)
 		if !members.Single() {
-			via = uint64(members.Port(flowHash(mem[addr+packet.EthernetLen:uint64(addr)+r>>32&0xffff], seed)))
+			via = uint64(members.Port(flowHash(mem[addr+tag+packet.EthernetLen:uint64(addr)+length], seed)))
 		}
-		word := r + (frames[n]>>48-verdict)<<48
-		if carrier.Tags() == 1 {
-			word += longer
-		}
-		if via >= uint64(len(tx)) || !tx[via].add(word, uint16(port)) {
+		if via >= uint64(len(tx)) || !tx[via].add(r+(frames[n]>>48-verdict)<<48, uint16(port)) {
 			break
 		}
-		t.tx += packed(1, int(uint16(r>>32)))
-		if carrier.Tags() == 1 { // the bond counts frames of its VLANs, with tags
-			putTag(mem, addr, carrier.Outer())
-			bonded.tx += packed(1, int(uint16(word>>32)))
+		t.tx += talliedPacket + packedTally(length) - packedTally(tag)
+		if tag > 0 { // the bond counts frames of its VLANs, with tags
+			bonded.tx += talliedPacket + packedTally(length)
 		}
 	}
 	return n
 }
 
-// list lists a packet that leaves by a logical port for the physical port that carries it, with its tags. It
-// returns false, and does not, if the port does not exist any longer, or no member of the bond transmits.
+// list lists a packet that leaves by a logical port for the physical port that carries it. A single tag it has, two are
+// added. It returns false, and does not, if the port does not exist any longer, or no member of the bond transmits.
 func (w *worker) list(f batch.Frame, port uint16) bool {
 	carrier, t := w.logical.table.Carrier(port), w.logical.tally(port)
-	tags := uint32(carrier.Tags() * fib.TagLen)
-	if carrier == 0 || t == nil || f.Addr%umem.FrameSize < tags {
+	has, added := carrier.Tags()*fib.TagLen, 0
+	if carrier.Tags() > 1 {
+		has, added = 0, has
+	}
+	if carrier == 0 || t == nil || int(f.Addr%umem.FrameSize) < added {
 		return false
 	}
 	via, bond := carrier.Port(), (*logicalTally)(nil)
 	if int(via) >= len(w.tx) {
-		member, ok := w.memberFor(via, f)
+		member, ok := w.memberFor(via, batch.Frame{Addr: f.Addr + uint32(has), Len: f.Len - uint16(has)})
 		if bond = w.logical.tally(via); !ok || bond == nil {
 			return false
 		}
 		via = member
 	}
-	length := int(f.Len)
-	f.Addr, f.Len = f.Addr-tags, f.Len+uint16(tags)
+	length := int(f.Len) - has
+	f.Addr, f.Len = f.Addr-uint32(added), f.Len+uint16(added)
 	if int(via) >= len(w.tx) || !w.tx[via].add(f.Word(), port) {
 		return false
 	}
 	t.tx += packed(1, length)
-	if tags > 0 {
-		putTag(w.mem, f.Addr+tags, carrier.Outer())
+	if added > 0 {
+		outer, inner := carrier.Outer(), carrier.Tag(1)
+		putTag(w.mem, f.Addr+2*fib.TagLen, bits.ReverseBytes32(uint32(inner.EtherType())<<16|uint32(inner.VID())))
+		putTag(w.mem, f.Addr+fib.TagLen, outer)
 	}
-	if inner := carrier.Tag(1); tags > fib.TagLen {
-		putTag(w.mem, f.Addr+fib.TagLen, carrier.Outer())
-		binary.BigEndian.PutUint32(w.mem[f.Addr+macsLen+fib.TagLen:], uint32(inner.EtherType())<<16|uint32(inner.VID()))
-	}
-	if bond != nil && tags > 0 { // counts frames of its VLANs, with tags
+	if bond != nil && has+added > 0 { // counts frames of its VLANs, with tags
 		bond.tx += packed(1, int(f.Len))
 	}
 	return true
 }
 
-// untagged returns a copy of a transmitted frame of a port without its tags. The kernel has the frame,
-// so it is not changed. The copy is valid until the next call.
-func (w *worker) untagged(number uint16, frame []byte) []byte {
-	n := w.logical.tagBytes(number)
+// untagged returns a copy of a frame without n bytes of tags. The kernel may have the frame, so it is not changed. The
+// copy is valid until the next call.
+func (w *worker) untagged(frame []byte, n int) []byte {
 	to := w.logical.scratch[:len(frame)-n]
 	copy(to, frame[:macsLen])
 	copy(to[macsLen:], frame[macsLen+n:])

@@ -64,7 +64,7 @@ type worker struct {
 
 	hostTime         hostTime
 	transmitted      bool                     // packets to ports, since the last chunk
-	unprefetched     int                      // last results of the dispatched chunk, whose frames prefetchTagged has not prefetched
+	unprepared       int                      // last results of the dispatched chunk, for which prepare has not run
 	exitAnswers      func(packet []byte) bool // Config.ExitAnswers
 	partialChecksums []bool                   // by port
 

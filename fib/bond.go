@@ -44,6 +44,7 @@ func (m *Members) Port(hash uint32) uint16 { return m.buckets[hash>>24] }
 // Add makes a number of VLANs.Take a bond, without members.
 func (b *Bonds) Add(number uint16) {
 	atomic.StoreUint64(&b.vlans.carriers[number], uint64(Carrier(number)))
+	b.vlans.setTag(number, 0)
 }
 
 // Delete deletes a bond and frees its number. Packets that it would transmit from now on are dropped.

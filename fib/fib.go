@@ -54,7 +54,7 @@ type FIB struct {
 	groups       []uint32           // Buckets adjacency indices per group
 	owners       map[uint32]*owners // of groups, for the writer
 	adjacencies  []uint64           // Adjacency words
-	ports        []uint64           // Port words
+	ports        []uint64           // Port words, and as many tag words
 	ingressWords []uint32           // by port: words of RPF and VRF
 	rpfPorts     atomic.Int32       // number of ports with RPF
 	vrfPorts     atomic.Int32       // number of ports with a VRF
@@ -74,10 +74,10 @@ func New(seed uint32) *FIB {
 		groups:       make([]uint32, MaxGroups*Buckets),
 		owners:       map[uint32]*owners{},
 		adjacencies:  make([]uint64, MaxAdjacencies),
-		ports:        make([]uint64, batch.MaxPorts),
+		ports:        make([]uint64, 2*batch.MaxPorts),
 		ingressWords: make([]uint32, batch.MaxPorts),
 	}
-	f.VLANs = newVLANs(&f.readers)
+	f.VLANs = newVLANs(&f.readers, f.setTag)
 	f.Bonds = newBonds(f.VLANs)
 	f.hopIDs = ids{next: 1, limit: MaxNextHops, of: "next hops", readers: &f.readers, followers: &f.followers}
 	f.groupIDs = ids{limit: MaxGroups, of: "next-hop groups", readers: &f.readers, followers: &f.followers}
@@ -91,7 +91,7 @@ type Words struct {
 	NextHops    []uint64
 	Groups      []uint32
 	Adjacencies []uint64
-	Ports       []uint64
+	Ports       []uint64 // Port words, and as many tag words (Tags)
 	Ingress     []uint32
 }
 
@@ -140,7 +140,24 @@ func (f *FIB) NewAdjacency(port uint16) (uint32, error) {
 
 // SetAdjacency sets the port and the MAC address of an adjacency, 0 for unresolved.
 func (f *FIB) SetAdjacency(id uint32, port uint16, mac MAC) {
-	f.store(Adjacencies, f.adjacencies, id, uint64(mac)<<MACShift|uint64(port))
+	word := uint64(mac)<<MACShift | uint64(port)
+	if f.Words().Tags().Of(port) != 0 {
+		word |= 1 << TaggedShift
+	}
+	f.store(Adjacencies, f.adjacencies, id, word)
+}
+
+// setTag sets the tag word of a port, whose frames have no tags or one if it is not 0, and that of its adjacencies.
+func (f *FIB) setTag(port uint16, tag uint32) {
+	if f.Words().Tags().Of(port) == tag {
+		return
+	}
+	f.store(Ports, f.ports, batch.MaxPorts+uint32(port), uint64(tag))
+	for id := range f.adjIDs.next {
+		if a := f.Adjacency(id); a.Port() == port && a.Tagged() != (tag != 0) {
+			f.SetAdjacency(id, port, a.MAC())
+		}
+	}
 }
 
 // Adjacency returns the word of an adjacency.

@@ -55,10 +55,12 @@ func (t Tag) String() string {
 	return fmt.Sprintf("802.1Q %d", t.VID())
 }
 
-// MaxTags is the maximum number of tags of a frame, and TagLen the length of each in bytes.
+// MaxTags is the maximum number of tags of a frame, and TagLen the length of each in bytes. They follow the MAC
+// addresses, of MACsLen.
 const (
 	MaxTags = 2
 	TagLen  = 4
+	MACsLen = 12
 )
 
 // Carrier is the word of a logical port: the physical port or bond that carries its frames, and their tags.
@@ -114,7 +116,8 @@ func (w Carrier) with(t Tag) Carrier {
 
 // VLANs holds the logical ports: the VLAN subinterfaces of ports, and the numbers of bonds (Bonds). A logical port has a port number
 // behind those of the physical ports, and is one wherever a port number occurs: engines receive its
-// frames without tags and with its number. Workers remove tags by Child, and add them by Carrier.
+// frames without tags and with its number. Workers remove tags by Child. The engine that writes the link
+// addresses also adds the tag if there is one (TagsByEngines); workers add two by Carrier.
 //
 // Each entry is one word. One goroutine, the writer of the FIB, calls the methods that change entries.
 // Workers read. A freed number is reused when every Reader has passed a later epoch, and reuseAfter has
@@ -124,6 +127,9 @@ type VLANs struct {
 	tagged   []uint32 // by physical port or bond: 1 if its frames may have tags, or it is a member of a bond
 	bonds    *Bonds
 	children []atomic.Pointer[Children] // by parent and EtherType (childrenIndex); nil for none
+
+	byWorkers atomic.Bool                     // see LeaveTags
+	setTag    func(number uint16, tag uint32) // of the FIB
 
 	readers *readers
 	next    uint32 // lowest number that was never used
@@ -141,8 +147,9 @@ type freedPort struct {
 // reuseAfter is the time in which a freed number is not reused. Workers keep packets for up to 3 s.
 const reuseAfter = 5 * time.Second
 
-func newVLANs(r *readers) *VLANs {
+func newVLANs(r *readers, setTag func(number uint16, tag uint32)) *VLANs {
 	return &VLANs{
+		setTag:   setTag,
 		carriers: new(Carriers), tagged: make([]uint32, batch.MaxPorts),
 		children: make([]atomic.Pointer[Children], 2*batch.MaxPorts), readers: r, now: time.Now,
 	}
@@ -179,7 +186,12 @@ func (v *VLANs) Add(number, parent uint16, t Tag) error {
 	if up.Tags() == MaxTags {
 		return fmt.Errorf("add logical port %d: its frames would have %d tags, at most %d are supported", number, MaxTags+1, MaxTags)
 	}
-	atomic.StoreUint64(&v.carriers[number], uint64(up.with(t)))
+	carrier, tag := up.with(t), uint32(0)
+	if carrier.Tags() == 1 && v.TagsByEngines() {
+		tag = carrier.Outer()
+	}
+	atomic.StoreUint64(&v.carriers[number], uint64(carrier))
+	v.setTag(number, tag)
 	children := &v.children[childrenIndex(parent, t)]
 	if children.Load() == nil {
 		children.Store(new(Children))
@@ -190,7 +202,8 @@ func (v *VLANs) Add(number, parent uint16, t Tag) error {
 }
 
 // Delete deletes the logical port that Add has made of a number, and frees the number. Packets that the
-// port would transmit from now on are dropped.
+// port would transmit from now on are dropped. Its tag word stays until the number is used again: packets may
+// be in flight.
 func (v *VLANs) Delete(number, parent uint16, t Tag) {
 	children := &v.children[childrenIndex(parent, t)]
 	if c := children.Load(); c != nil {
@@ -241,6 +254,17 @@ func (v *VLANs) Carriers() *Carriers { return v.carriers }
 func (v *VLANs) Carrier(number uint16) Carrier {
 	return v.carriers.Of(uint64(number))
 }
+
+// LeaveTags makes workers add all tags, as on a gateway, whose engines move packets. It is called before the first packet.
+func (v *VLANs) LeaveTags() {
+	v.byWorkers.Store(true)
+	for number := range v.carriers {
+		v.setTag(uint16(number), 0)
+	}
+}
+
+// TagsByEngines reports whether engines add the tag of ports with one (TagWords). Workers add those of ports with two.
+func (v *VLANs) TagsByEngines() bool { return !v.byWorkers.Load() }
 
 // Used returns the number of logical ports. Only the writer calls it.
 func (v *VLANs) Used() int { return v.used }

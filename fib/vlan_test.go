@@ -192,3 +192,52 @@ func TestPortWithoutVLANsHasNoTable(t *testing.T) {
 		t.Error("the table of all ports without VLANs has changed")
 	}
 }
+
+// The adjacencies of a port are tagged if its frames have one tag, whether they or the VLAN are added first, until workers
+// add all tags. A number that becomes a bond has none.
+func TestTagsOfAdjacencies(t *testing.T) {
+	f := New(1)
+	v := f.VLANs
+	v.SetPhysical(1)
+	number, err := v.Take()
+	require.NoError(t, err)
+	before, err := f.NewAdjacency(number)
+	require.NoError(t, err)
+	f.SetAdjacency(before, number, 0xfedcba987654)
+	require.NoError(t, v.Add(number, 0, tag(t, 0x88a8, 0x123)))
+	inner, err := v.Take()
+	require.NoError(t, err)
+	require.NoError(t, v.Add(inner, number, tag(t, 0x8100, 7)))
+	after, err := f.NewAdjacency(number)
+	require.NoError(t, err)
+	two, err := f.NewAdjacency(inner)
+	require.NoError(t, err)
+	physical, err := f.NewAdjacency(0)
+	require.NoError(t, err)
+	check := func(what string, word uint32, tagged bool) {
+		t.Helper()
+		if got := f.Words().Tags().Of(number); got != word {
+			t.Errorf("%s: tag word %#x, want %#x", what, got, word)
+		}
+		for _, a := range []struct {
+			id, port uint32
+			mac      MAC
+			tagged   bool
+		}{{before, uint32(number), 0xfedcba987654, tagged}, {after, uint32(number), 0, tagged}, {two, uint32(inner), 0, false}, {physical, 0, 0, false}} {
+			if w := f.Adjacency(a.id); w.Tagged() != a.tagged || w.MAC() != a.mac || uint32(w.Port()) != a.port || w.Resolved() != (a.mac != 0) {
+				t.Errorf("%s: adjacency %d is %#x", what, a.id, uint64(w))
+			}
+		}
+	}
+	check("a VLAN", 0x2301a888, true)
+	v.Delete(number, 0, tag(t, 0x88a8, 0x123))
+	check("deleted", 0x2301a888, true) // packets may be in flight
+	f.Bonds.Add(number)
+	check("a bond", 0, false)
+	require.NoError(t, v.Add(number, 0, tag(t, 0x8100, 5)))
+	check("a VLAN again", 0x05000081, true)
+	v.LeaveTags()
+	check("tags of workers", 0, false)
+	require.NoError(t, v.Add(number, 0, tag(t, 0x8100, 6)))
+	check("a VLAN of workers", 0, false)
+}

@@ -2,7 +2,9 @@ package fib
 
 import (
 	"fmt"
+	"sync/atomic"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/lookup"
 )
 
@@ -49,6 +51,9 @@ const (
 	MTUShift   = 40
 	KindShift  = 56
 	MACShift   = 16 // of Adjacency and Port
+
+	TaggedShift = 15 // of Adjacency
+	UnusedShift = 14 // of Adjacency
 )
 
 // Exits of KindNoPort: how Linux reaches the destinations.
@@ -89,16 +94,18 @@ func makeNextHop(k Kind, mtu uint16, group bool, index uint32) NextHop {
 
 // Adjacency is the word of an adjacency: the MAC address of a neighbor and its port.
 //
-//	 63                    16 15      0
-//	+------------------------+---------+
-//	| destination MAC        | port    |
-//	+------------------------+---------+
+//	 63                    16 15 14 12 11      0
+//	+------------------------+--+-----+---------+
+//	| destination MAC        | T| 0   | port    |
+//	+------------------------+--+-----+---------+
 //
-// A MAC of zero means unresolved. The first byte is the most significant.
+// A MAC of zero means unresolved. The first byte is the most significant. T is set if the port has a tag (TagWords). Bit 14 is
+// always 0: devices order their loads by it.
 type Adjacency uint64
 
 func (w Adjacency) Resolved() bool { return w>>MACShift != 0 }
-func (w Adjacency) Port() uint16   { return uint16(w) }
+func (w Adjacency) Port() uint16   { return uint16(w) & (batch.MaxPorts - 1) }
+func (w Adjacency) Tagged() bool   { return w&(1<<TaggedShift) != 0 }
 func (w Adjacency) MAC() MAC       { return MAC(w >> MACShift) }
 
 // Port is the word of a port, for frames transmitted on it.
@@ -113,6 +120,15 @@ type Port uint64
 
 func (w Port) MAC() MAC    { return MAC(w >> MACShift) }
 func (w Port) MTU() uint16 { return uint16(w) }
+
+// TagWords are the VLAN tags that engines add to frames, by egress port.
+type TagWords [batch.MaxPorts]uint64
+
+// Tags returns the tag words, which are in the array of ports behind the words of all ports.
+func (w Words) Tags() *TagWords { return (*TagWords)(w.Ports[batch.MaxPorts:]) }
+
+// Of returns the tag of a port as it is in a frame, loaded in little-endian order, 0 for none.
+func (t *TagWords) Of(port uint16) uint32 { return uint32(atomic.LoadUint64(&t[port%batch.MaxPorts])) }
 
 // MAC is a MAC address in the lower 48 bits, first byte most significant.
 type MAC uint64

@@ -42,7 +42,7 @@ DEVICE void copies_rewrite(const struct copies *c, uint32_t i)
 {
 	uint32_t *at = c->headers + i * (HEADER_BYTES / 4), header[REWRITTEN_WORDS];
 	struct route r = c->routes[i];
-	struct candidate d = {r.result, {header, HEADER_BYTES, 0, 0, 0, 0, 0}, (int)r.ipv4, 0, r.adjacency, r.port, 0, 0};
+	struct candidate d = {r.result, {header, HEADER_BYTES, 0, 0, 0, 0, 0}, (int)r.ipv4, 0, r.adjacency, r.port, 0, 0, 0};
 
 	if (r.result.verdict >> 12 != ACTION_FORWARD)
 		return;

@@ -8,6 +8,7 @@
 package cpu
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 
 	"github.com/warproute/warproute/batch"
@@ -29,6 +30,7 @@ const block = inspect.Block
 type Engine struct {
 	fib              *fib.FIB
 	words            fib.Words
+	tags             *fib.TagWords
 	frames           inspect.Frames
 	partialChecksums []bool     // by ingress port: frames may have partial L4 checksums
 	esp              *esp.Stage // nil: no gateway
@@ -58,8 +60,9 @@ type Engine struct {
 // New returns an engine over the frames in mem. partialChecksums is by ingress port: true if received
 // frames may have partial L4 checksums.
 func New(f *fib.FIB, mem []byte, partialChecksums []bool) *Engine {
+	words := f.Words()
 	return &Engine{
-		fib: f, words: f.Words(), frames: inspect.Frames{Mem: mem, Large: len(mem), LargeSize: umem.LargeSize},
+		fib: f, words: words, tags: words.Tags(), frames: inspect.Frames{Mem: mem, Large: len(mem), LargeSize: umem.LargeSize},
 		partialChecksums: partialChecksums, sources: inspect.ReversePath{FIB: f},
 	}
 }
@@ -70,6 +73,7 @@ func (e *Engine) LargeFrom(at int) { e.frames.Large = at }
 // Secure makes the engine apply the policies of a gateway, as one of its workers.
 func (e *Engine) Secure(g *gateway.Gateway, worker int) {
 	e.esp = esp.New(e.fib, e.frames, e.partialChecksums, g, worker)
+	e.fib.VLANs.LeaveTags()
 }
 
 // ESP returns the stage that applies the gateway's policies, nil without a gateway.
@@ -81,6 +85,9 @@ func (e *Engine) Over(mem []byte) *Engine {
 	other.esp = e.esp
 	return other
 }
+
+// Tags returns the VLAN tags that the engine adds to frames.
+func (e *Engine) Tags() *fib.TagWords { return e.tags }
 
 // Name is "cpu".
 func (e *Engine) Name() string { return "cpu" }
@@ -232,11 +239,11 @@ var reasons = [...]batch.Reason{
 }
 
 // egress decides on an IP packet of size bytes that leaves by an adjacency. The result is a
-// forward, without address and length, with both link addresses to write; a hold; or a drop.
-func (e *Engine) egress(hop fib.NextHop, adjacency uint32, size int) (r batch.Result, dst, src fib.MAC) {
-	adj := fib.Adjacency(atomic.LoadUint64(&e.words.Adjacencies[adjacency]))
+// forward, without address and length; a hold; or a drop. The words have the link addresses to write.
+func (e *Engine) egress(hop fib.NextHop, adjacency uint32, size int) (r batch.Result, adj fib.Adjacency, port fib.Port) {
+	adj = fib.Adjacency(atomic.LoadUint64(&e.words.Adjacencies[adjacency]))
 	number := adj.Port()
-	port := fib.Port(atomic.LoadUint64(&e.words.Ports[number]))
+	port = fib.Port(atomic.LoadUint64(&e.words.Ports[number]))
 	mtu, v := uint16(0), batch.Forward(number)
 	switch {
 	case port.MTU() == 0:
@@ -246,7 +253,18 @@ func (e *Engine) egress(hop fib.NextHop, adjacency uint32, size int) (r batch.Re
 	case !adj.Resolved():
 		v = batch.Hold
 	}
-	return batch.MakeResult(adjacency, mtu, v), adj.MAC(), port.MAC()
+	return batch.MakeResult(adjacency, mtu, v), adj, port
+}
+
+// tagRoom is the number of bytes in front of a frame that a VLAN tag needs: devices write whole words.
+const tagRoom = umem.Headroom + fib.TagLen
+
+// addTag writes the VLAN tag of an egress port in front of the EtherType of the frame at an address, and returns the longer frame, whose
+// MAC addresses are to be written. It is inlined.
+func (e *Engine) addTag(addr uint32, port uint16) *[packet.EthernetLen + fib.TagLen]byte {
+	b := (*[packet.EthernetLen + fib.TagLen]byte)(e.frames.Mem[addr-fib.TagLen:])
+	binary.LittleEndian.PutUint32(b[fib.MACsLen:], e.tags.Of(port))
+	return b
 }
 
 // bucket returns the adjacency of a flow in an ECMP group.

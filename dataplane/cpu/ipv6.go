@@ -7,6 +7,7 @@ import (
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/lookup"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
 )
 
 // forwardIPv6 decides on a valid packet whose next hop is id.
@@ -23,14 +24,22 @@ func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHopID, l4 *packet.L4) 
 	if hop.Group() {
 		adjacency = e.bucket(adjacency, packet.FlowHashIPv6(p, *l4, e.fib.Seed))
 	}
-	r, dst, src := e.egress(hop, adjacency, size)
+	r, adj, port := e.egress(hop, adjacency, size)
 	if r.Verdict.Action() != batch.ActionForward {
 		return r
+	}
+	if adj.Tagged() && f.Addr%umem.FrameSize < tagRoom {
+		return batch.MakeResult(adjacency, 0, batch.Drop(batch.PortDown))
 	}
 	if e.partialChecksums[f.Origin.Port()] && !l4.Fragment {
 		packet.CompleteIPv6(p, l4.Proto, l4.Offset)
 	}
 	h.DecrementHopLimit()
-	(*packet.Ethernet)(b).SetMACs(uint64(dst), uint64(src))
+	if adj.Tagged() {
+		b := e.addTag(f.Addr, adj.Port())
+		(*packet.Ethernet)(b[:]).SetMACs(uint64(adj.MAC()), uint64(port.MAC()))
+		return batch.MakeResult(f.Addr-fib.TagLen, uint16(len(b)+size), r.Verdict)
+	}
+	(*packet.Ethernet)(b).SetMACs(uint64(adj.MAC()), uint64(port.MAC()))
 	return batch.MakeResult(f.Addr, uint16(packet.EthernetLen+size), r.Verdict)
 }

@@ -7,7 +7,9 @@ import (
 	"math/rand/v2"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/cpu"
 	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/packet"
 )
 
@@ -27,6 +29,7 @@ type checker struct {
 	state       *deviceState
 	ports       int // number of ports in verdicts
 	adjacencies int // number of adjacencies in verdicts
+	tags        *fib.TagWords
 	canary      uint64
 }
 
@@ -35,9 +38,9 @@ const (
 	minFrame    = packet.EthernetLen + packet.IPv4Len // shortest frame that is forwarded, in bytes
 )
 
-func newChecker(umem []byte, state *deviceState, ports, adjacencies int) checker {
+func newChecker(umem []byte, state *deviceState, ports int, fallback *cpu.Engine) checker {
 	// Not 0 and not all ones: faulty memory reads as these.
-	return checker{umem, state, cmp.Or(ports, batch.MaxPorts), adjacencies, rand.Uint64()>>1 | 1}
+	return checker{umem, state, cmp.Or(ports, batch.MaxPorts), fallback.Adjacencies(), fallback.Tags(), rand.Uint64()>>1 | 1}
 }
 
 // icvEnd returns the last bytes of the ICV of a packet to seal.
@@ -82,13 +85,19 @@ func (k *checker) possible(r batch.Result) bool {
 // check checks the results of routed packets.
 func (k *checker) check(in []batch.Frame, out []batch.Result) {
 	out = out[:len(in)]
-	forward, ports := uint32(batch.Forward(0)), uint32(k.ports)
+	forward, ports, tags := uint32(batch.Forward(0)), uint32(k.ports), k.tags
 	for i := range in {
 		r, f := &out[i], &in[i]
-		if uint32(r.Verdict)-forward < ports && r.Addr() == f.Addr && r.Len() <= f.Len && r.Len() >= minFrame {
-			continue // the common case, without a call
-		}
-		if !k.possible(*r) || !inPlace(*f, *r) {
+		if uint32(r.Verdict)-forward < ports {
+			tag := uint16(0)
+			if tags.Of(r.Verdict.Port()) != 0 {
+				tag = fib.TagLen
+			}
+			if r.Addr()+uint32(tag) == f.Addr && r.Len() <= f.Len+tag && r.Len() >= minFrame+tag {
+				continue // the common case, without a call
+			}
+			k.refuse(r, *f)
+		} else if !k.possible(*r) {
 			k.refuse(r, *f)
 		}
 	}
@@ -124,7 +133,7 @@ func (k *checker) checkPlaces(in []batch.Frame, out []batch.Result) {
 	}
 }
 
-// inPlace reports whether a forwarded packet is in its own frame and not longer than it.
+// inPlace reports whether a packet that is forwarded without a tag is in its own frame and not longer than it.
 func inPlace(f batch.Frame, r batch.Result) bool {
 	return r.Verdict.Action() != batch.ActionForward || r.Addr() == f.Addr && r.Len() <= f.Len && r.Len() >= minFrame
 }

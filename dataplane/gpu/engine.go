@@ -106,7 +106,7 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
 		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares), lastLane: max(0, len(o.Shares)-1),
 		othersShare:      othersShare,
-		checker:          newChecker(umem, state, len(o.PartialChecksums), fallback.Adjacencies()),
+		checker:          newChecker(umem, state, len(o.PartialChecksums), fallback),
 		queuedGeneration: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
 	}
 	for lane := range e.traffic {
@@ -303,7 +303,7 @@ func (e *Engine) collectRouted(s *slot, in []batch.Frame, out []batch.Result) {
 		end := min(first+batchFrames, len(in))
 		in, out := in[first:end], out[first:end]
 		if s.generation(first) == e.queuedGeneration.Load() {
-			s.applyCompletions(first, in, out, e.umem)
+			s.applyCompletions(first, in, out, e.umem, e.cpu.Tags())
 		} else {
 			e.cpu.Decide(in, out)
 		}

@@ -59,6 +59,8 @@ func defineTables(h *cheader.Header) {
 	h.Define("HOP_ZERO_SHIFT", fib.ZeroShift)
 	h.Define("HOP_GROUP_SHIFT", fib.GroupShift)
 	h.Define("WORD_MAC_SHIFT", fib.MACShift)
+	h.Define("ADJACENCY_TAGGED_SHIFT", fib.TaggedShift)
+	h.Define("ADJACENCY_ZERO_SHIFT", fib.UnusedShift)
 	h.Define("ECMP_BUCKETS", fib.Buckets, "adjacencies of an ECMP group")
 	h.Define("PORT_VRF_SHIFT", fib.VRFShift, "of the word of a port for received packets")
 	h.Define("RPF_OFF", uint64(fib.RPFOff))
@@ -82,6 +84,7 @@ func definePackets(h *cheader.Header) {
 		h.Define("PROTOCOL_"+p.name, uint64(p.number))
 	}
 	h.Define("MAX_TAGS", fib.MaxTags, "VLAN tags that the host has removed from a frame at most")
+	h.Define("TAG_LEN", fib.TagLen)
 	h.Define("ETHERNET_LEN", packet.EthernetLen)
 	h.Define("IPV4_LEN", packet.IPv4Len, "without options")
 	h.Define("IPV6_LEN", packet.IPv6Len)

@@ -28,6 +28,7 @@ type comparedEngine struct {
 	umem    []byte
 	shim    *shim
 	arrived [8]int // by port
+	tagged  int    // by the engine
 	seen    map[batch.Verdict]int
 }
 
@@ -43,6 +44,10 @@ func (e *comparedEngine) Submit(c *batch.Chunk) {
 	e.shim.submit(c.N)
 	for i, want := range c.Out[:c.N] {
 		f := c.In[i]
+		if want.Verdict.Action() == batch.ActionForward && want.Addr() < f.Addr { // with a VLAN tag
+			f.Addr, f.Len = want.Addr(), f.Len+fib.TagLen
+			e.tagged++
+		}
 		got, ours := e.shim.umem[f.Addr:][:f.Len], e.umem[f.Addr:][:f.Len]
 		if (e.shim.out[i] != want || !bytes.Equal(got, ours)) && !e.t.Failed() {
 			e.t.Errorf("frame from port %d\n  % x\nkernels' code: %+v\n  % x\nCPU engine:    %+v\n  % x", f.Origin.Port(), frames[i], e.shim.out[i], got, want, ours)
@@ -161,6 +166,9 @@ func TestKernelCodeAgreesOnLogicalPorts(t *testing.T) {
 		if port != 1 && port != 2 && engine.seen[batch.Forward(uint16(port))] < each/50 {
 			t.Errorf("%d packets for port %d", engine.seen[batch.Forward(uint16(port))], port)
 		}
+	}
+	if engine.tagged < each/20 {
+		t.Errorf("%d packets were tagged by the engine", engine.tagged)
 	}
 	for port, f := range ends {
 		if len(f) == 0 {

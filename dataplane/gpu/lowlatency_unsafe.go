@@ -1,10 +1,12 @@
 package gpu
 
 import (
+	"encoding/binary"
 	"sync/atomic"
 	"unsafe"
 
 	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/ordered"
 	"github.com/warproute/warproute/packet"
 )
@@ -90,17 +92,22 @@ func (s *slot) generation(packet int) uint32 {
 }
 
 // applyCompletions applies the inline completions of packets from first on: it writes their results and
-// the rewritten bytes of their frames.
-func (s *slot) applyCompletions(first int, in []batch.Frame, out []batch.Result, umem []byte) {
+// the rewritten bytes of their frames, with VLAN tags.
+func (s *slot) applyCompletions(first int, in []batch.Frame, out []batch.Result, umem []byte, tags *fib.TagWords) {
 	out = out[:len(in)]
 	for i, w := 0, descWordOf(first); i < len(in); i, w = i+1, nextDescWord(w) {
 		f, c := in[i], &s.completions[w]
 		arg, v := f.Addr, batch.Verdict(c[1]>>48)
 		if v.Action() == batch.ActionForward {
-			to := unsafe.Pointer((*[packet.EthernetLen + packet.IPv4Len]byte)(umem[f.Addr:]))
-			*(*uint64)(to) = c[0]>>16 | c[1]<<48
-			*(*uint32)(unsafe.Add(to, 8)) = uint32(c[1] >> 16)
-			*(*uint64)(unsafe.Add(to, packet.EthernetLen+4)) = c[2]>>32 | c[3]<<32
+			ip := unsafe.Pointer((*[packet.IPv4Len]byte)(umem[f.Addr+packet.EthernetLen:]))
+			*(*uint64)(unsafe.Add(ip, 4)) = c[2]>>32 | c[3]<<32
+			if tag := tags.Of(v.Port()); tag != 0 && arg >= fib.TagLen {
+				arg -= fib.TagLen
+				binary.LittleEndian.PutUint32(umem[arg+fib.MACsLen:], tag)
+			}
+			macs := unsafe.Pointer((*[fib.MACsLen]byte)(umem[arg:]))
+			*(*uint64)(macs) = c[0]>>16 | c[1]<<48
+			*(*uint32)(unsafe.Add(macs, 8)) = uint32(c[1] >> 16)
 		} else {
 			arg = uint32(c[0] >> 16)
 		}

@@ -54,9 +54,9 @@ func newShadow(e *Engine, size, every int, p *patcher) *shadow {
 }
 
 // Stride of the copies of frames, and the offset of a frame in its copy.
-const copyBytes, copyAt = 2048, 2
+const copyBytes, copyAt = 2048, 16 + 2
 
-// place returns the address of the copy of frame i. Its IP header is aligned to 16 bytes.
+// place returns the address of the copy of frame i. Its IP header is aligned to 16 bytes, and there is room for a VLAN tag.
 func place(i int) uint32 { return uint32(i)*copyBytes + copyAt }
 
 // next reports whether the next chunk is one to repeat.
@@ -175,13 +175,16 @@ func (s *shadow) want(c *batch.Chunk, i int) batch.Result {
 	return r
 }
 
-// firstDifference returns the offset of the first different byte of packet i, -1 without one. It does not
+// firstDifference returns the offset of the first different byte of packet i and its tag, -1 without one. It does not
 // compare packets that could not be decrypted.
 func (s *shadow) firstDifference(c *batch.Chunk, i int) int {
 	if esp.DroppedESP(s.out[i].Verdict) {
 		return -1
 	}
 	f := s.in[i]
+	if r := s.out[i]; r.Verdict.Action() == batch.ActionForward && r.Addr() < f.Addr { // with a tag
+		f.Addr, f.Len = r.Addr(), f.Len+uint16(f.Addr-r.Addr())
+	}
 	want := s.mem[f.Addr:][:f.Len]
 	got := s.checker.umem[f.Addr-place(i)+c.In[i].Addr:][:f.Len]
 	if bytes.Equal(got, want) {

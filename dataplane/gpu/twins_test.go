@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"errors"
+	"fmt"
 	"iter"
 	"math/rand/v2"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 	"github.com/warproute/warproute/internal/routes"
 	"github.com/warproute/warproute/internal/testutil"
 	"github.com/warproute/warproute/packet"
+	"github.com/warproute/warproute/umem"
 )
 
 const twinChunk, twinBytes = 1024, 1 << 18
@@ -57,6 +59,7 @@ type twins struct {
 
 	seen      map[batch.Verdict]int // forward and hold verdicts, as of port 0
 	completed int                   // L4 checksums
+	tagged    int                   // packets
 }
 
 func newTwins(t *testing.T, maker maker, base *fib.FIB, partialChecksums []bool) *twins {
@@ -88,6 +91,11 @@ func (w *twins) run(next func() []byte) {
 	w.other.submit(c.N)
 	for i, want := range c.Out[:c.N] {
 		f := c.In[i]
+		if want.Verdict.Action() == batch.ActionForward && want.Addr() != f.Addr { // with a VLAN tag
+			f.Addr, f.Len = want.Addr(), f.Len+fib.TagLen
+			w.tagged++
+			copy(w.other.umem[f.Addr-umem.Headroom:f.Addr], w.umem[f.Addr-umem.Headroom:]) // kernels may write there
+		}
 		got, ours := w.other.umem[f.Addr:][:f.Len], w.umem[f.Addr:][:f.Len]
 		if w.other.out[i] != want || !bytes.Equal(got, ours) {
 			w.t.Fatalf("frame at %#x from port %d\n  % x\nkernels' code: %v, %+v\n  % x\nCPU engine:    %v, %+v\n  % x",
@@ -108,11 +116,14 @@ func (w *twins) fill(next func() []byte) {
 	for last := false; n < twinChunk && !last; n++ {
 		f := next()
 		size := max(len(f), 64) // bytes of memory that may be read
-		addr := (end+2+13)&^15 + 2
+		addr := (end+umem.Headroom+fib.TagLen+13)&^15 + 2
 		if w.rnd.IntN(cmp.Or(w.other.apart, 4)) == 0 {
 			addr += w.rnd.IntN(16)
 		} else if w.rnd.IntN(2) == 0 {
 			addr += fib.TagLen * (1 + w.rnd.IntN(fib.MaxTags))
+		}
+		if addr%umem.FrameSize < umem.Headroom+fib.TagLen { // no room for a tag: the shadow's copies have some (TestTagNeedsRoom)
+			addr += 16
 		}
 		if last = addr+size+4096 > len(w.umem) || n == twinChunk-1; last {
 			addr = len(w.umem) - size
@@ -154,7 +165,8 @@ func agreeOnTraffic(t *testing.T, maker maker, want int) {
 		want = max(want/10, 200_000)
 	}
 	net := testutil.NewNetwork()
-	w := newTwins(t, maker, net.FIB, net.PartialChecksums)
+	vlans := addVLANs(t, net)
+	w := newTwins(t, maker, net.FIB, append(net.PartialChecksums, make([]bool, 60)...))
 	traffic := &testutil.Traffic{Rand: w.rnd, To: append(slices.Repeat(net.Prefixes[:2], 8), net.Prefixes...)}
 	frames := make([][]byte, 4096)
 	for i := range frames {
@@ -166,7 +178,7 @@ func agreeOnTraffic(t *testing.T, maker maker, want int) {
 			frames[w.rnd.IntN(len(frames))] = traffic.Frame()
 		}
 		if !defaulted && w.packets() > want/2 { // every address has a route from here on
-			net.Route(1, "0.0.0.0/0", "::/0")
+			net.Route(vlans[0], "0.0.0.0/0", "::/0")
 			defaulted = true
 		}
 		w.run(func() []byte {
@@ -190,7 +202,61 @@ func agreeOnTraffic(t *testing.T, maker maker, want int) {
 	if w.completed < want/100 {
 		t.Errorf("of %d packets, only %d had a checksum completed", w.packets(), w.completed)
 	}
-	t.Logf("%d packets, %d checksums completed, verdicts %v", w.packets(), w.completed, w.seen)
+	if w.tagged < want/20 {
+		t.Errorf("of %d packets, only %d were tagged", w.packets(), w.tagged)
+	}
+	t.Logf("%d packets, %d checksums completed, %d tagged, verdicts %v", w.packets(), w.completed, w.tagged, w.seen)
+}
+
+// addVLANs adds VLANs of port 1, one of them below HOT_PORTS, and returns their next hops. 10.16/16 to 10.19/16 and
+// fd10::/64 to fd13::/64 lead to a VLAN, to one of 802.1ad, to both and the port, and to a VLAN in a VLAN.
+func addVLANs(t *testing.T, net *testutil.Network) (hops []fib.NextHopID) {
+	t.Helper()
+	net.VLANs.SetPhysical(4)
+	paths := []fib.Path{{Adjacency: 1, Weight: 1}}
+	for _, v := range []struct{ number, parent, kind, vid uint16 }{{4, 1, 0x8100, 100}, {40, 1, 0x88a8, 0xfff}, {41, 40, 0x8100, 7}} {
+		for n := uint16(0); n != v.number; n = got(net.VLANs.Take())(t) {
+		}
+		tag, _ := fib.MakeTag(v.kind, v.vid)
+		require.NoError(t, net.VLANs.Add(v.number, v.parent, tag))
+		net.SetPort(v.number, fib.MAC(0x020000000100+uint64(v.number)), 1400)
+		adjacency := got(net.NewAdjacency(v.number))(t)
+		net.SetAdjacency(adjacency, v.number, 0x0200000001aa)
+		paths = append(paths, fib.Path{Adjacency: adjacency, Weight: 1})
+	}
+	for i, hop := range [][]fib.Path{paths[1:2], paths[2:3], paths[:3], paths[3:]} {
+		id := got(net.NewNextHop(fib.KindForward, hop...))(t)
+		net.Route(id, fmt.Sprintf("10.%d.0.0/16", 16+i), fmt.Sprintf("fd%02x::/64", 16+i))
+		hops = append(hops, id)
+	}
+	return hops
+}
+
+// TestTagNeedsRoom: a frame without room for a VLAN tag in front of it is dropped, and left as it was.
+func TestTagNeedsRoom(t *testing.T) {
+	net := testutil.NewNetwork()
+	addVLANs(t, net)
+	w := newTwins(t, onHost, net.FIB, make([]bool, 64))
+	frame, c := testutil.UDP4("192.0.2.1", "10.16.0.1", 1, 2), w.chunk
+	for i := range uint32(16) { // offsets in a frame's memory
+		addr := (i+1)*umem.FrameSize + i
+		copy(w.umem[addr:], frame)
+		c.In[i] = batch.Frame{Addr: addr, Len: uint16(len(frame)), Origin: batch.From(1)}
+	}
+	c.N = 16
+	copy(w.other.umem, w.umem)
+	copy(w.other.in, c.In[:c.N])
+	w.engine.Submit(c)
+	w.other.submit(c.N)
+	for i, r := range c.Out[:c.N] {
+		f, room := c.In[i], i >= umem.Headroom+fib.TagLen
+		if room != (r == batch.ForwardTo(4, f.Addr-fib.TagLen, packet.EthernetLen+fib.TagLen+28)) || room == (r.Verdict == batch.Drop(batch.PortDown)) || w.other.out[i] != r {
+			t.Errorf("offset %d: CPU engine %+v, kernels' code %+v", i, r, w.other.out[i])
+		}
+		if !room && (!bytes.Equal(w.umem[f.Addr:][:f.Len], frame) || !bytes.Equal(w.other.umem[f.Addr:][:f.Len], frame)) {
+			t.Errorf("offset %d: the frame has changed", i)
+		}
+	}
 }
 
 // checkSeen requires each of these verdicts at least a number of times: forward, hold, and drops for

@@ -19,13 +19,19 @@
 #define CHECK_REVERSE_PATH 1
 #endif
 
+/* VLAN tags that the device adds. The gateway kernel disables them: the host adds those of a gateway, whose packets move. */
+#ifndef ADD_TAGS
+#define ADD_TAGS 1
+#endif
+
 /* A forwarding decision before the generation check. */
 struct candidate {
 	struct result result;
 	struct packet packet;
 	int ipv4;
 	int partial_checksum;     /* the packet may have a partial L4 checksum (Linux's CHECKSUM_PARTIAL) */
-	uint64_t adjacency, port; /* forward: words with the link addresses to write */
+	uint64_t adjacency, port; /* forward: words with the link addresses to write, */
+	uint32_t tag;             /* and the VLAN tag, in memory order; 0 for none */
 	int uses_tables;          /* the result depends on tables */
 	uint32_t dependency;      /* always 0: see load_generation */
 };
@@ -116,7 +122,7 @@ DEVICE uint32_t drop_reason(uint32_t kind)
 DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
 				const uint32_t *header)
 {
-	struct candidate c = {{0, 0, 0}, {header, copied_bytes(f.addr), frame + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0}; /* port without flags */
+	struct candidate c = {{0, 0, 0}, {header, copied_bytes(f.addr), frame + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0, 0}; /* port without flags */
 	struct packet *p = &c.packet;
 	uint32_t dst_word = lookup_dst_root(s, p), src_word = 0;
 	uint32_t ingress = CHECK_REVERSE_PATH ? load_ingress(t, s, f) : 0, vrf = ingress_vrf(ingress);
@@ -153,10 +159,15 @@ DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struc
 	}
 	c.adjacency = load_adjacency(t, adjacency);
 	uint32_t number = adjacency_port(c.adjacency);
-	c.dependency |= number / MAX_PORTS;
+	c.dependency |= adjacency_dependency(c.adjacency);
 	c.port = load_port(t, number);
+	if (ADD_TAGS && unlikely(adjacency_is_tagged(c.adjacency))) {
+		uint64_t word = load_tag(t, number);
+		c.dependency |= word >> 63;
+		c.tag = (uint32_t)word;
+	}
 	c.result.addr = adjacency;
-	if (port_mtu(c.port) == 0) {
+	if (port_mtu(c.port) == 0 || (ADD_TAGS && unlikely(adjacency_is_tagged(c.adjacency)) && f.addr % FRAME_BYTES < TAG_LEN + 2)) {
 		c.result.verdict = verdict(ACTION_DROP, DROP_PORT_DOWN);
 	} else if (p->size > limit_of(hop, c.port)) {
 		c.result.len = (uint16_t)limit_of(hop, c.port);
@@ -164,15 +175,16 @@ DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struc
 	} else if (word_mac(c.adjacency) == 0) {
 		c.result.verdict = verdict(ACTION_HOLD, 0);
 	} else {
-		c.result.addr = f.addr;
-		c.result.len = (uint16_t)(ETHERNET_LEN + p->size);
+		uint32_t more = c.tag ? TAG_LEN : 0;
+		c.result.addr = f.addr - more;
+		c.result.len = (uint16_t)(ETHERNET_LEN + p->size + more);
 		c.result.verdict = verdict(ACTION_FORWARD, number);
 	}
 	return c;
 }
 
-/* Writes the first 32 header bytes with new link addresses and a decremented TTL or hop limit. */
-DEVICE void rewrite(const struct candidate *c, const uint32_t *header, uint32_t *to)
+/* Writes the first 32 header bytes with new link addresses and a decremented TTL or hop limit, without a VLAN tag. */
+DEVICE void rewrite_untagged(const struct candidate *c, const uint32_t *header, uint32_t *to)
 {
 	uint64_t dst = word_mac(c->adjacency), src = word_mac(c->port);
 
@@ -184,6 +196,20 @@ DEVICE void rewrite(const struct candidate *c, const uint32_t *header, uint32_t 
 	to[5] = c->ipv4 ? header[5] : ipv6_decrement_hop_limit(header[5]);
 	to[6] = c->ipv4 ? ipv4_decrement_ttl(header[6]) : header[6];
 	to[7] = header[7];
+}
+
+/* Writes the same as the frame will have it, from 2 bytes before it on. A VLAN tag moves the MAC addresses by a word. */
+DEVICE void rewrite(const struct candidate *c, const uint32_t *header, uint32_t *to)
+{
+	rewrite_untagged(c, header, to);
+	if (ADD_TAGS && unlikely(c->tag)) {
+		uint32_t type = to[3] >> 16 << 16;
+		PRAGMA_UNROLL
+		for (uint32_t i = REWRITTEN_WORDS - 1; i > 4; i--)
+			to[i] = to[i - 1];
+		to[4] = type | c->tag >> 16;
+		to[3] = (to[3] & 0xffff) | c->tag << 16;
+	}
 }
 
 /* A forwarding decision. It is valid if generation equals the snapshot's; otherwise the tables
@@ -199,7 +225,7 @@ struct decision {
  *	        complete an L4 checksum
  *	header  a copy of the 64 bytes from 2 before frame on, 4-byte aligned; bytes beyond the end
  *	        of the frame, and beyond copied_bytes of its address, are arbitrary
- *	to      receives the first 32 bytes of the header as the frame will have them */
+ *	to      receives 32 bytes, as they will be from 2 before the frame on: of the result if it is forwarded */
 DEVICE struct decision decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
 			      const uint32_t *header, uint32_t *to)
 {

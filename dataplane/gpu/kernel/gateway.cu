@@ -1,6 +1,7 @@
 /* IPsec gateway kernel: as the forwarding kernel, with ESP sealing and opening before the lookup. Its
  * blocks are smaller, because one takes most of a multiprocessor's shared memory. */
 #define CHECK_REVERSE_PATH 0
+#define ADD_TAGS 0
 
 #include "poll.h"
 #include "esp_batch.h"

@@ -55,6 +55,8 @@
 #define HOP_ZERO_SHIFT 33
 #define HOP_GROUP_SHIFT 32
 #define WORD_MAC_SHIFT 16
+#define ADJACENCY_TAGGED_SHIFT 15
+#define ADJACENCY_ZERO_SHIFT 14
 #define ECMP_BUCKETS 256 /* adjacencies of an ECMP group */
 #define PORT_VRF_SHIFT 16 /* of the word of a port for received packets */
 #define RPF_OFF 0
@@ -72,6 +74,7 @@
 #define PROTOCOL_AH 51
 #define PROTOCOL_DEST_OPTIONS 60
 #define MAX_TAGS 2 /* VLAN tags that the host has removed from a frame at most */
+#define TAG_LEN 4
 #define ETHERNET_LEN 14
 #define IPV4_LEN 20 /* without options */
 #define IPV6_LEN 40

@@ -97,7 +97,7 @@ DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, str
 	if (active) {
 		struct candidate c = look_up(&t, s, f, tile->umem + f.addr, scratch->headers[lane]);
 		more = c.partial_checksum && c.result.verdict >> 12 == ACTION_FORWARD;
-		rewrite(&c, scratch->headers[lane], row);
+		rewrite_untagged(&c, scratch->headers[lane], row); /* the host adds the tag */
 		make_completion(&c.result, tag_of(tile->number), s.generation, row);
 	}
 	if (unlikely(!__all_sync(FULL_MASK, !more)))

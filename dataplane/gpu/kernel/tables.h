@@ -23,7 +23,7 @@ struct tables {
 	const uint64_t *next_hops;
 	const uint32_t *groups; /* ECMP_BUCKETS adjacencies each */
 	const uint64_t *adjacencies;
-	const uint64_t *ports;
+	const uint64_t *ports;   /* MAX_PORTS words, and as many tag words */
 	const uint32_t *ingress; /* words by port: see fib.h */
 	const uint32_t *generation;
 	const uint32_t *partial_checksums; /* a bit per port: received packets may have partial L4 checksums; constant */
@@ -97,6 +97,9 @@ DEVICE uint64_t load_port(const struct tables *t, uint32_t number)
 	fence_acq_rel_gpu();
 	return word;
 }
+
+/* Loads the tag word of a port: the VLAN tag of frames that leave by it, in memory order. The upper half is 0. */
+DEVICE uint64_t load_tag(const struct tables *t, uint32_t number) { return load64(&t->ports[MAX_PORTS + number]); }
 
 DEVICE int may_be_partial(const struct tables *t, uint32_t port) { return t->partial_checksums[port / 32] >> port % 32 & 1; }
 

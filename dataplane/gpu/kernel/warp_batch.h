@@ -141,17 +141,30 @@ DEVICE void fill_ports(const struct tile *tile, struct warp_scratch *scratch, st
 		scratch->headers[lane_id()][PORTS_WORD] = host_load32((const uint32_t *)(tile->umem + w.low - 2) + PORTS_WORD);
 }
 
-/* Writes the first 32 rewritten bytes of each changed frame, two lanes per frame. All are aligned to 16 bytes. */
-DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
-			      int changed)
+/* What a lane's packet changes of its frame: the first words of its row of rewritten ones, from 2 bytes before addr on. */
+struct change {
+	uint32_t addr, words; /* 0 words: nothing */
+};
+
+/* Returns what a forwarded packet, or one that is restored, changes. The last word never changes unless a tag has moved
+ * it: it only completes the sector of an aligned header, and behind one removed VLAN tag, it would begin a second one. */
+DEVICE struct change change_of(uint32_t addr, int tagged)
+{
+	uint32_t unchanged = words_before(addr) && !tagged;
+
+	return (struct change){addr, REWRITTEN_WORDS - unchanged};
+}
+
+/* Writes all words of each changed frame, two lanes per frame. All are aligned to 16 bytes. */
+DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch *scratch, struct change change)
 {
 	__syncwarp();
 	uint32_t part = lane_id() % 2;
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 2; i++) {
 		uint32_t from = i * 16 + lane_id() / 2;
-		uint32_t addr = __shfl_sync(FULL_MASK, w.low, from);
-		if (!__shfl_sync(FULL_MASK, changed, from))
+		uint32_t addr = __shfl_sync(FULL_MASK, change.addr, from);
+		if (!__shfl_sync(FULL_MASK, change.words, from))
 			continue;
 		struct words4 v;
 		for (uint32_t k = 0; k < 4; k++)
@@ -161,18 +174,16 @@ DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch
 	__syncwarp();
 }
 
-/* Writes the same with eight lanes per frame: for frames that are usually aligned to 4 bytes. The last word, which never
- * changes, only completes the sector of an aligned header; behind one removed VLAN tag, it would begin a second one. */
-DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
-			     int changed)
+/* Writes the words of each changed frame with eight lanes per frame: for frames that are usually aligned to 4 bytes. */
+DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch *scratch, struct change change)
 {
 	__syncwarp();
 	uint32_t part = lane_id() % REWRITTEN_WORDS;
 	PRAGMA_UNROLL_1
 	for (uint32_t i = 0; i < WARP_SIZE; i += WARP_SIZE / REWRITTEN_WORDS) {
 		uint32_t from = i + lane_id() / REWRITTEN_WORDS;
-		uint32_t addr = __shfl_sync(FULL_MASK, w.low, from);
-		if (!__shfl_sync(FULL_MASK, changed, from) || (part == REWRITTEN_WORDS - 1 && words_before(addr)))
+		uint32_t addr = __shfl_sync(FULL_MASK, change.addr, from);
+		if (part >= __shfl_sync(FULL_MASK, change.words, from))
 			continue;
 		uint32_t v = scratch->rewritten[from][part];
 		if (likely(addr % 4 == 2)) {
@@ -200,15 +211,15 @@ DEVICE void store_headers_staged(const struct warp_scratch *scratch, uint8_t *fr
  * staging buffer. */
 enum frame_access { ACCESS_128, ACCESS_32, ACCESS_STAGED };
 
-DEVICE void store_headers(const struct tile *tile, const struct warp_scratch *scratch, struct desc_word w,
-			  uint8_t *frame, int changed, enum frame_access access)
+DEVICE void store_headers(const struct tile *tile, const struct warp_scratch *scratch, struct change change,
+			  uint8_t *frame, enum frame_access access)
 {
 	if (access == ACCESS_STAGED)
-		store_headers_staged(scratch, frame, changed);
-	else if (access == ACCESS_128 && likely(__all_sync(FULL_MASK, !changed || w.low % 16 == 2)))
-		store_headers_128(tile, scratch, w, changed);
+		store_headers_staged(scratch, frame, change.words != 0);
+	else if (access == ACCESS_128 && likely(__all_sync(FULL_MASK, !change.words || change.addr % 16 == 2)))
+		store_headers_128(tile, scratch, change);
 	else
-		store_headers_32(tile, scratch, w, changed);
+		store_headers_32(tile, scratch, change);
 }
 
 /* The number of a lane's packet in its batch. Lanes 0, 8, 16 and 24 have none. */
@@ -242,12 +253,16 @@ DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, stru
 	t.hot = &scratch->hot;
 	do {
 		struct decision d = {{0, 0, 0}, 0};
+		struct change change = {0, 0};
 		if (active) {
 			d = decide(&t, s, f, frame, scratch->headers[lane], scratch->rewritten[lane]);
 			store_result(m, tile, batch_index, d.result);
-			written |= d.result.verdict >> 12 == ACTION_FORWARD;
+			int forwarded = d.result.verdict >> 12 == ACTION_FORWARD, tagged = ADD_TAGS && forwarded && d.result.addr != w.low;
+			written |= forwarded;
+			if (written)
+				change = change_of(w.low - (tagged ? TAG_LEN : 0), tagged);
 		}
-		store_headers(tile, scratch, w, frame, active && written, access);
+		store_headers(tile, scratch, change, frame, access);
 		active = active && d.generation != s.generation;
 		if (unlikely(active)) {
 			t.hot = 0; /* the copy belongs to the previous snapshot */

@@ -13,10 +13,12 @@ static struct result run(struct tables t, struct snapshot s, struct frame f, uin
 	memcpy(header, body - 2, sizeof header);
 	for (;;) {
 		struct decision d = decide(&t, s, f, body, header, to);
+		int forwarded = d.result.verdict >> 12 == ACTION_FORWARD;
+		uint8_t *start = forwarded ? umem + d.result.addr : body;
 		if (f.addr % 16 == 2) /* whole words, with 2 bytes in front of the frame */
-			memcpy(body - 2, to, sizeof to);
-		else if (d.result.verdict >> 12 == ACTION_FORWARD)
-			memcpy(body, (uint8_t *)to + 2, sizeof to - 2);
+			memcpy(start - 2, to, sizeof to);
+		else if (forwarded)
+			memcpy(start, (uint8_t *)to + 2, sizeof to - 2);
 		if (d.generation == s.generation)
 			return d.result;
 		t.hot = NULL;
