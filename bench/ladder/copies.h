@@ -32,7 +32,7 @@ CHECK_COPIES_LAYOUT;
 DEVICE void copies_look_up(const struct copies *c, uint32_t i)
 {
 	uint32_t *header = c->headers + i * (HEADER_BYTES / 4);
-	struct candidate d = look_up(&c->tables, take_snapshot(&c->tables), c->frames[i], (uint8_t *)header + 2, header);
+	struct candidate d = look_up(&c->tables, take_snapshot(&c->tables), c->frames[i], (uint8_t *)header + 2, header, HEADER_BYTES);
 
 	c->routes[i] = (struct route){d.result, d.adjacency, d.port, (uint32_t)d.ipv4, 0};
 }

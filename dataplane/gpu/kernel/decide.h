@@ -118,11 +118,12 @@ DEVICE uint32_t drop_reason(uint32_t kind)
 	return reasons >> kind % 8 * 8 & 0xff;
 }
 
-/* Computes the forwarding decision of a packet. It writes nothing, so it can be repeated. */
+/* Computes the forwarding decision of a packet. It writes nothing, so it can be repeated. copied is the number of bytes of
+ * header that are those of the frame. */
 DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
-				const uint32_t *header)
+				const uint32_t *header, uint32_t copied)
 {
-	struct candidate c = {{0, 0, 0}, {header, copied_bytes(f.addr), frame + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0, 0}; /* port without flags */
+	struct candidate c = {{0, 0, 0}, {header, copied, frame + ETHERNET_LEN, 0, 0, 0, 0}, 0, may_be_partial(t, f.port % MAX_PORTS), 0, 0, 0, 0, 0}; /* port without flags */
 	struct packet *p = &c.packet;
 	uint32_t dst_word = lookup_dst_root(s, p), src_word = 0;
 	uint32_t ingress = CHECK_REVERSE_PATH ? load_ingress(t, s, f) : 0, vrf = ingress_vrf(ingress);
@@ -229,7 +230,7 @@ struct decision {
 DEVICE struct decision decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
 			      const uint32_t *header, uint32_t *to)
 {
-	struct candidate c = look_up(t, s, f, frame, header);
+	struct candidate c = look_up(t, s, f, frame, header, copied_bytes(f.addr));
 	struct decision d = {c.result, s.generation};
 
 	if (likely(c.uses_tables))

@@ -95,7 +95,7 @@ DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, str
 
 	t.hot = &scratch->hot;
 	if (active) {
-		struct candidate c = look_up(&t, s, f, tile->umem + f.addr, scratch->headers[lane]);
+		struct candidate c = look_up(&t, s, f, tile->umem + f.addr, scratch->headers[lane], HEADER_BYTES);
 		more = c.partial_checksum && c.result.verdict >> 12 == ACTION_FORWARD;
 		rewrite_untagged(&c, scratch->headers[lane], row); /* the host adds the tag */
 		make_completion(&c.result, tag_of(tile->number), s.generation, row);

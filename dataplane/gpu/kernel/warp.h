@@ -117,8 +117,11 @@ DEVICE uint32_t host_load32(const uint32_t *p) { return *p; }
 DEVICE uint64_t host_load64(const uint64_t *p) { return *p; }
 DEVICE struct words4 host_load128(const void *p) { return *(const struct words4 *)p; }
 DEVICE void host_store128(void *p, struct words4 v) { *(struct words4 *)p = v; }
-DEVICE uint8_t host_load8(const uint8_t *p) { return *p; }
-DEVICE void host_store8(uint8_t *p, uint8_t v) { *p = v; }
+#ifndef BYTE_ACCESS
+#define BYTE_ACCESS() (void)0
+#endif
+DEVICE uint8_t host_load8(const uint8_t *p) { BYTE_ACCESS(); return *p; }
+DEVICE void host_store8(uint8_t *p, uint8_t v) { BYTE_ACCESS(); *p = v; }
 DEVICE void host_store64(uint64_t *p, uint64_t v) { *p = v; }
 DEVICE void host_store32(uint32_t *p, uint32_t v) { *p = v; }
 #endif

@@ -59,8 +59,9 @@ DEVICE struct words4 load_unaligned(const uint8_t *umem, uint32_t addr, uint32_t
 	return v;
 }
 
-/* Returns whether a header can be read from the multiple of 16 bytes in front of it on: the copy then has a whole IPv6 header. */
-DEVICE int is_aligned(const struct tile *tile, uint32_t addr)
+/* Returns whether a header can be read in segments of 16 bytes, from the multiple in front of it on: the copy then has a whole
+ * IPv6 header. */
+DEVICE int readable_in_segments(const struct tile *tile, uint32_t addr)
 {
 	return addr % 4 == 2 && words_before(addr) <= MAX_TAGS && addr <= tile->umem_bytes - HEADER_BYTES;
 }
@@ -83,7 +84,7 @@ DEVICE struct header_segments read_headers(const struct tile *tile, struct desc_
 		h.before[i] = 0;
 		if (!__shfl_sync(FULL_MASK, valid, source_lane(i)))
 			continue;
-		if (likely(is_aligned(tile, addr))) {
+		if (likely(readable_in_segments(tile, addr))) {
 			h.before[i] = words_before(addr);
 			h.segments[i] = host_load128(tile->umem + addr - 2 - 4 * h.before[i] + header_segment() * 16);
 		} else {
@@ -137,7 +138,7 @@ DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segme
  * parsers of the copy alone. */
 DEVICE void fill_ports(const struct tile *tile, struct warp_scratch *scratch, struct desc_word w, int valid)
 {
-	if (unlikely(valid && is_aligned(tile, w.low) && copied_bytes(w.low) <= 4 * PORTS_WORD))
+	if (unlikely(valid && readable_in_segments(tile, w.low) && copied_bytes(w.low) <= 4 * PORTS_WORD))
 		scratch->headers[lane_id()][PORTS_WORD] = host_load32((const uint32_t *)(tile->umem + w.low - 2) + PORTS_WORD);
 }
 

@@ -3,6 +3,10 @@
 #define HOT_ENTRIES 64 /* as forward.cu */
 #include "shim.h"
 
+/* Counts accesses to host memory byte by byte: on a GPU, each is a PCIe request. */
+static uint32_t byte_accesses;
+#define BYTE_ACCESS() byte_accesses++
+
 #include "../kernel/lowlatency.h"
 #include "lanes.h"
 
@@ -22,7 +26,8 @@ static void lane(void)
 	}
 	uint32_t header = __shfl_sync(FULL_MASK, w.high, 0), format = header & (INLINE_HEADERS | INLINE_SHORT_HEADERS), completed = 0;
 	struct tile tile = tile_of(&mailbox, slot, seq, header);
-	int active = has_packet(&tile, batch);
+	int active = has_packet(&tile, batch), in_segments = __all_sync(FULL_MASK, !active || readable_in_segments(&tile, w.low));
+	byte_accesses = 0;
 	if (format) {
 		struct prefetch p = prefetch_tables(&mailbox.tables, load32(mailbox.tables.generation));
 		struct header_segments h = read_inline_headers(&mailbox, slot, batch, format);
@@ -38,6 +43,11 @@ static void lane(void)
 		process_batch(&mailbox, &tile, &scratch, s, batch, w, tile.umem + w.low, active, ACCESS_128);
 		if (running == 0)
 			host_store32((uint32_t *)slot + batch, seq);
+	}
+	__syncwarp();
+	if (in_segments && byte_accesses > 0) {
+		fprintf(stderr, "lowlatency: %u accesses byte by byte to headers that are readable in segments\n", byte_accesses);
+		exit(1);
 	}
 	end_lane();
 }
