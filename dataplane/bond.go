@@ -19,12 +19,13 @@ func (w *worker) enterBond(bond uint16, frames []batch.Frame) (bytes int, ok boo
 	if t == nil {
 		return 0, false
 	}
-	for i := range frames {
-		frames[i].Origin = batch.From(bond)
-		bytes += int(frames[i].Len)
+	origin, words, sum := uint64(batch.From(bond))<<48, batch.Words(frames), uint64(0)
+	for i, word := range words {
+		words[i] = origin | word<<16>>16
+		sum += word >> 32 & 0xffff
 	}
-	t.rx += packed(len(frames), bytes)
-	return bytes, true
+	t.rx += packed(len(frames), int(sum))
+	return int(sum), true
 }
 
 // memberFor returns the member of a bond that transmits a frame, which has no tags yet. It is not ok if no member

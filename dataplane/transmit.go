@@ -22,6 +22,21 @@ func (e *egress) add(frame uint64, port uint16) bool {
 	return true
 }
 
+// addAll adds the frames of packets that leave by a bond, untagged, from the first on, up to another packet, counts them in the tally of
+// the bond, and returns their number.
+func (e *egress) addAll(bond uint16, frames, results []uint64, t *logicalTally) (n int) {
+	verdict, bytes := uint64(batch.Forward(bond)), uint64(0)
+	frames = frames[:len(results)]
+	for ; n < len(results) && results[n]>>48 == verdict; n++ {
+		if !e.add(results[n]+(frames[n]>>48-verdict)<<48, bond) {
+			break
+		}
+		bytes += results[n] >> 32 & 0xffff
+	}
+	t.tx += packed(n, int(bytes))
+	return n
+}
+
 // transmit passes each port its list, and drops packets that do not fit the transmit ring.
 func (w *worker) transmit() {
 	for _, p := range w.open {

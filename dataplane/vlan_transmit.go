@@ -117,6 +117,9 @@ func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
 	seed, via := w.memberSeed(), uint64(members.Port(0))
+	if members.Single() && via < uint64(len(tx)) {
+		n = tx[via].addAll(bond, frames, results, bonded)
+	}
 	for ; n < len(results); n++ {
 		r := results[n]
 		verdict, addr, length := r>>48, uint32(r), r>>32&0xffff
