@@ -60,10 +60,10 @@ func DropICVFailure() Result {
 	return Result{size: ICVFailureSize, Verdict: Drop(XfrmInStateProtoError)}
 }
 
-// Addr returns the address in the UMEM of a frame that is forwarded.
+// Addr returns the address in the UMEM of a frame that is forwarded. The engine may have added a VLAN tag (fib.TagWords).
 func (r Result) Addr() uint32 { return r.arg }
 
-// Len returns the length in bytes of a frame that is forwarded, without L2 padding.
+// Len returns the length in bytes of a frame that is forwarded, with a VLAN tag, without L2 padding.
 func (r Result) Len() uint16 { return r.size }
 
 // Adjacency returns the unresolved adjacency of a packet on hold.

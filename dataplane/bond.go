@@ -28,8 +28,8 @@ func (w *worker) enterBond(bond uint16, frames []batch.Frame) (bytes int, ok boo
 	return int(sum), true
 }
 
-// memberFor returns the member of a bond that transmits a frame, which has no tags yet. It is not ok if no member
-// transmits.
+// memberFor returns the member of a bond that transmits the packet of a frame, which begins an Ethernet header before its IP
+// header: behind the tags, if there are some. It is not ok if no member transmits.
 func (w *worker) memberFor(bond uint16, f batch.Frame) (port uint16, ok bool) {
 	members := w.logical.table.Bonds().Members(bond)
 	switch {

@@ -83,6 +83,40 @@ func (r *rig) egressOf() map[string]int {
 	return all
 }
 
+// A capture has packets without tags that are dropped behind the engine, whoever has added the tags: filters match them.
+func TestCaptureOfDropsBehindTheEngine(t *testing.T) {
+	for _, byWorkers := range []bool{false, true} {
+		r := bondRig(t)
+		if byWorkers {
+			r.fib.VLANs.LeaveTags()
+		}
+		r.members() // none transmits
+		r.queues[0].Play(flowsTo(4, 5), 10)
+		var capture *dataplane.Capture
+		r.configure(func() {
+			r.addBond()
+			udp, err := filter.Parse("udp")
+			require.NoError(t, err)
+			capture = r.router.StartCapture(dataplane.CaptureConfig{
+				Points: [dataplane.NumPoints]bool{dataplane.Dropped: true}, Reasons: [batch.NumReasons]bool{batch.PortDown: true}, Filter: udp, Snap: 100, Room: 100,
+			})
+		})
+		r.wait("the drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.PortDown] == 10 })
+		r.stop()
+		want := flowsTo(4, 5)
+		n := capture.Read(func(rec *dataplane.Record) bool {
+			if f := forwarded(want[0], 4); !bytes.Equal(rec.Data, f) || rec.Len != len(f) || rec.Inside {
+				t.Errorf("tags by workers %v: %x, want %x", byWorkers, rec.Data, f)
+			}
+			want = want[1:]
+			return true
+		})
+		if n != 10 {
+			t.Errorf("tags by workers %v: %d of 10 drops are captured", byWorkers, n)
+		}
+	}
+}
+
 // Packets to a bond leave by its members, each flow by one, with tags if they are of a VLAN. Those of a member that
 // fails leave by the other, and the others stay.
 func TestBondSpreadsFlows(t *testing.T) {

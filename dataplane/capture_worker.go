@@ -59,12 +59,17 @@ func (w *worker) captureSent(e *egress, sent int) {
 
 // captureDropped captures a frame that is counted as dropped.
 func (w *worker) captureDropped(f batch.Frame, reason batch.Reason) {
-	b := w.bytes(f)
+	b, tags := w.bytes(f), 0
+	if reason == batch.PortDown || reason == batch.TxFull { // after the engine or the worker has added tags
+		if tags = tagBytesOf(b); tags > 0 {
+			b = w.untagged(b, tags)
+		}
+	}
 	for _, r := range *w.capture {
 		if r.capture.Reasons[reason] && r.wants(Dropped, f.Origin.Port(), b) {
 			if rec := r.copy(Dropped, batch.Clock(), f.Origin.Port(), f, b); rec != nil {
 				rec.Reason = reason
-				if rec.Inside = f.Origin.Has(batch.PolicyDone) && f.Addr%umem.FrameSize != umem.DataOffset; rec.Inside {
+				if rec.Inside = f.Origin.Has(batch.PolicyDone) && (f.Addr+uint32(tags))%umem.FrameSize != umem.DataOffset; rec.Inside {
 					clear(rec.Data[:min(len(rec.Data), packet.EthernetLen-2)])
 				}
 			}

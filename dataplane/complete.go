@@ -78,6 +78,9 @@ func (w *worker) dispatch(c *batch.Chunk) {
 				break
 			}
 			// deleted after the engine's decision, or a bond without a member that transmits
+			if out[i].Verdict.Action() == batch.ActionForward {
+				r = out[i] // with a tag of prepare
+			}
 			w.drop(batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}, batch.PortDown)
 		case r.Verdict.Action() == batch.ActionHold:
 			if i < c.Retried {

@@ -110,14 +110,6 @@ func (l *logicalPorts) tagBytes(number uint16) int {
 	return l.table.Carrier(number).Tags() * fib.TagLen
 }
 
-// tagBytesOfEngine returns the length of the tag that the engine has added to frames of a port.
-func (l *logicalPorts) tagBytesOfEngine(number uint16) int {
-	if c := l.table.Carrier(number); c.Tags() == 1 && l.table.TagsByEngines() {
-		return fib.TagLen
-	}
-	return 0
-}
-
 // uncount subtracts a frame that did not fit the transmit ring from the transmitted ones of its
 // logical port, and of the bond that carries it.
 func (w *worker) uncount(f batch.Frame, number uint16) {

@@ -74,7 +74,9 @@ func (p *traces) decided(w *worker, c *batch.Chunk) {
 		d.Result, d.Packets = c.Out[t.index], c.N
 		if d.Result.Verdict.Action() == batch.ActionForward {
 			f.Addr, f.Len = d.Result.Addr(), d.Result.Len()
-			tag = w.logical.tagBytesOfEngine(d.Result.Verdict.Port())
+			if w.logical.table.TagsByEngines() {
+				tag = int(c.In[t.index].Addr - f.Addr)
+			}
 			d.Result = batch.ForwardTo(d.Result.Verdict.Port(), f.Addr+uint32(tag), f.Len-uint16(tag))
 		}
 		d.Moved = f.Addr+uint32(tag) != t.frame.Addr

@@ -9,10 +9,9 @@ import (
 	"github.com/warproute/warproute/internal/prefetch"
 )
 
-// Frames of VLANs have their tags only between a port and its worker. The worker removes the tags of
-// received frames and makes the VLAN's logical port their origin (fib.VLANs), so that engines see
-// untagged frames of more ports. The engine adds the tag of a forwarded frame with the MAC addresses
-// (fib.VLANs.TagsByEngines), and the worker adds two tags, and those of a gateway, before it transmits. Removing and
+// The worker removes the tags of received frames and makes the VLAN's logical port their origin (fib.VLANs), so that
+// engines see untagged frames of more ports. The engine that writes the MAC addresses of a forwarded frame also adds
+// its tag (fib.VLANs.TagsByEngines). The worker adds two tags, and those of a gateway, before it transmits. Removing and
 // adding move the MAC addresses by four bytes per tag, in the headroom of the frame.
 
 const macsLen = fib.MACsLen

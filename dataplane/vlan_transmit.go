@@ -18,7 +18,7 @@ func (w *worker) listLogical(in []batch.Frame, out []batch.Result) (n int) {
 	carrier := w.logical.table.Carrier(out[0].Verdict.Port())
 	bonded := int(carrier.Port()) >= len(w.tx)
 	adds := !w.logical.table.TagsByEngines()
-	if adds || bonded && !w.single(carrier.Port()) {
+	if adds || carrier.Tags() > 1 || bonded && !w.single(carrier.Port()) {
 		w.prepare(out, adds)
 		if out = out[:len(out)-w.unprepared]; out[0].Verdict.Action() != batch.ActionForward {
 			return 0
@@ -146,8 +146,9 @@ func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (
 	return n
 }
 
-// list lists a packet that leaves by a logical port for the physical port that carries it. A single tag it has, two are
-// added. It returns false, and does not, if the port does not exist any longer, or no member of the bond transmits.
+// list lists a packet that leaves by a logical port for the physical port that carries it. If its port has two tags, list adds
+// them; a single one is in the frame. It returns false, and does not, if the port does not exist any longer, or no member of
+// the bond transmits.
 func (w *worker) list(f batch.Frame, port uint16) bool {
 	carrier, t := w.logical.table.Carrier(port), w.logical.tally(port)
 	has, added := carrier.Tags()*fib.TagLen, 0
@@ -180,6 +181,16 @@ func (w *worker) list(f batch.Frame, port uint16) bool {
 		bond.tx += packed(1, int(f.Len))
 	}
 	return true
+}
+
+// tagBytesOf returns the length of the tags of a frame.
+func tagBytesOf(frame []byte) (n int) {
+	for ; n < fib.MaxTags*fib.TagLen && len(frame) >= n+taggedLen; n += fib.TagLen {
+		if _, ok := fib.MakeTag(binary.BigEndian.Uint16(frame[n+macsLen:]), 0); !ok {
+			break
+		}
+	}
+	return n
 }
 
 // untagged returns a copy of a frame without n bytes of tags. The kernel may have the frame, so it is not changed. The

@@ -147,7 +147,7 @@ func (f *FIB) SetAdjacency(id uint32, port uint16, mac MAC) {
 	f.store(Adjacencies, f.adjacencies, id, word)
 }
 
-// setTag sets the tag word of a port, whose frames have no tags or one if it is not 0, and that of its adjacencies.
+// setTag sets the tag word of a port (TagWords), and the flag of its adjacencies that says whether it is 0.
 func (f *FIB) setTag(port uint16, tag uint32) {
 	if f.Words().Tags().Of(port) == tag {
 		return

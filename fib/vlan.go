@@ -255,8 +255,12 @@ func (v *VLANs) Carrier(number uint16) Carrier {
 	return v.carriers.Of(uint64(number))
 }
 
-// LeaveTags makes workers add all tags, as on a gateway, whose engines move packets. It is called before the first packet.
+// LeaveTags makes workers add all tags, as on a gateway, whose engines move packets. The writer calls it, before the first
+// packet. Later calls do nothing: any goroutine may make them.
 func (v *VLANs) LeaveTags() {
+	if v.byWorkers.Load() {
+		return
+	}
 	v.byWorkers.Store(true)
 	for number := range v.carriers {
 		v.setTag(uint16(number), 0)

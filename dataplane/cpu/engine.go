@@ -259,11 +259,11 @@ func (e *Engine) egress(hop fib.NextHop, adjacency uint32, size int) (r batch.Re
 // tagRoom is the number of bytes in front of a frame that a VLAN tag needs: devices write whole words.
 const tagRoom = umem.Headroom + fib.TagLen
 
-// addTag writes the VLAN tag of an egress port in front of the EtherType of the frame at an address, and returns the longer frame, whose
-// MAC addresses are to be written. It is inlined.
-func (e *Engine) addTag(addr uint32, port uint16) *[packet.EthernetLen + fib.TagLen]byte {
+// addTag writes a VLAN tag in front of the EtherType of the frame at an address, and returns the longer frame, whose MAC
+// addresses are to be written. It is inlined.
+func (e *Engine) addTag(addr, tag uint32) *[packet.EthernetLen + fib.TagLen]byte {
 	b := (*[packet.EthernetLen + fib.TagLen]byte)(e.frames.Mem[addr-fib.TagLen:])
-	binary.LittleEndian.PutUint32(b[fib.MACsLen:], e.tags.Of(port))
+	binary.LittleEndian.PutUint32(b[fib.MACsLen:], tag)
 	return b
 }
 

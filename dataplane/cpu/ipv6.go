@@ -28,15 +28,19 @@ func (e *Engine) forwardIPv6(f batch.Frame, id lookup.NextHopID, l4 *packet.L4) 
 	if r.Verdict.Action() != batch.ActionForward {
 		return r
 	}
-	if adj.Tagged() && f.Addr%umem.FrameSize < tagRoom {
+	tag := uint32(0)
+	if adj.Tagged() {
+		tag = e.tags.Of(adj.Port())
+	}
+	if tag != 0 && f.Addr%umem.FrameSize < tagRoom {
 		return batch.MakeResult(adjacency, 0, batch.Drop(batch.PortDown))
 	}
 	if e.partialChecksums[f.Origin.Port()] && !l4.Fragment {
 		packet.CompleteIPv6(p, l4.Proto, l4.Offset)
 	}
 	h.DecrementHopLimit()
-	if adj.Tagged() {
-		b := e.addTag(f.Addr, adj.Port())
+	if tag != 0 {
+		b := e.addTag(f.Addr, tag)
 		(*packet.Ethernet)(b[:]).SetMACs(uint64(adj.MAC()), uint64(port.MAC()))
 		return batch.MakeResult(f.Addr-fib.TagLen, uint16(len(b)+size), r.Verdict)
 	}

@@ -96,9 +96,9 @@ func (k *checker) check(in []batch.Frame, out []batch.Result) {
 			if r.Addr()+uint32(tag) == f.Addr && r.Len() <= f.Len+tag && r.Len() >= minFrame+tag {
 				continue // the common case, without a call
 			}
-			k.refuse(r, *f)
+			k.refuseImpossible(r, *f)
 		} else if !k.possible(*r) {
-			k.refuse(r, *f)
+			k.refuseImpossible(r, *f)
 		}
 	}
 }
@@ -138,14 +138,23 @@ func inPlace(f batch.Frame, r batch.Result) bool {
 	return r.Verdict.Action() != batch.ActionForward || r.Addr() == f.Addr && r.Len() <= f.Len && r.Len() >= minFrame
 }
 
-// refuse drops a packet and takes the GPU out of use.
+// refuse drops a packet of a gateway and takes the GPU out of use.
 func (k *checker) refuse(r *batch.Result, f batch.Frame) {
+	if k.possible(*r) && inPlace(f, *r) {
+		k.fail(r, "the GPU did not encrypt a packet of %d bytes, its verdict is %v", f.Len, r.Verdict)
+	} else {
+		k.refuseImpossible(r, f)
+	}
+}
+
+// refuseImpossible is refuse for a result that cannot be.
+func (k *checker) refuseImpossible(r *batch.Result, f batch.Frame) {
+	k.fail(r, "impossible GPU result: %v at %#x, %d bytes, for a packet at %#x, %d bytes", r.Verdict, r.Addr(), r.Len(), f.Addr, f.Len)
+}
+
+func (k *checker) fail(r *batch.Result, why string, args ...any) {
 	if k.state.ok() {
-		why := fmt.Sprintf("impossible GPU result: %v at %#x, %d bytes, for a packet at %#x, %d bytes", r.Verdict, r.Addr(), r.Len(), f.Addr, f.Len)
-		if k.possible(*r) && inPlace(f, *r) {
-			why = fmt.Sprintf("the GPU did not encrypt a packet of %d bytes, its verdict is %v", f.Len, r.Verdict)
-		}
-		k.state.fail(&failure{CauseBadResult, why})
+		k.state.fail(&failure{CauseBadResult, fmt.Sprintf(why, args...)})
 	}
 	*r = batch.DropFor(batch.GPUBadResult)
 }

@@ -31,6 +31,7 @@ func (s *Service) openIPsec() error {
 	} else if s.ipsec, err = newIPsecGateway(&s.cfg.IPsec, workers, s.fib.Passed); err != nil {
 		return err
 	}
+	s.fib.VLANs.LeaveTags() // before the mirror writes the tables
 	s.closers.push("close IPsec", s.ipsec.close)
 	s.warnAboutVolatileState()
 	s.ipsec.gateway.ClampMSS = s.cfg.IPsec.MSSClamp

@@ -168,7 +168,7 @@ DEVICE struct candidate look_up(const struct tables *t, struct snapshot s, struc
 		c.tag = (uint32_t)word;
 	}
 	c.result.addr = adjacency;
-	if (port_mtu(c.port) == 0 || (ADD_TAGS && unlikely(adjacency_is_tagged(c.adjacency)) && f.addr % FRAME_BYTES < TAG_LEN + 2)) {
+	if (port_mtu(c.port) == 0 || (ADD_TAGS && unlikely(c.tag) && f.addr % FRAME_BYTES < TAG_LEN + 2)) {
 		c.result.verdict = verdict(ACTION_DROP, DROP_PORT_DOWN);
 	} else if (p->size > limit_of(hop, c.port)) {
 		c.result.len = (uint16_t)limit_of(hop, c.port);
@@ -199,7 +199,8 @@ DEVICE void rewrite_untagged(const struct candidate *c, const uint32_t *header, 
 	to[7] = header[7];
 }
 
-/* Writes the same as the frame will have it, from 2 bytes before it on. A VLAN tag moves the MAC addresses by a word. */
+/* Writes the first 32 bytes of the frame to send, from 2 before its Ethernet header on: with a VLAN tag, this is a word
+ * further to the front. */
 DEVICE void rewrite(const struct candidate *c, const uint32_t *header, uint32_t *to)
 {
 	rewrite_untagged(c, header, to);
@@ -226,7 +227,7 @@ struct decision {
  *	        complete an L4 checksum
  *	header  a copy of the 64 bytes from 2 before frame on, 4-byte aligned; bytes beyond the end
  *	        of the frame, and beyond copied_bytes of its address, are arbitrary
- *	to      receives 32 bytes, as they will be from 2 before the frame on: of the result if it is forwarded */
+ *	to      receives 32 bytes: of the frame to send, from 2 before the address of the result on, or else of header */
 DEVICE struct decision decide(const struct tables *t, struct snapshot s, struct frame f, uint8_t *frame,
 			      const uint32_t *header, uint32_t *to)
 {

@@ -15,8 +15,8 @@ DEVICE uint32_t hop_mtu(uint64_t word) { return word >> HOP_MTU_SHIFT & 0xffff; 
 DEVICE uint32_t hop_dependency(uint64_t word) { return word >> HOP_ZERO_SHIFT & 1; } /* a zero bit: see load_generation */
 DEVICE uint32_t hop_index(uint64_t word) { return (uint32_t)word; }
 
-/* An adjacency word: the neighbor's MAC (48 bits, 0 if unresolved), a flag that the port has a tag word (1), unused (3), of
- * which bit 14 is 0 (load_generation), port (12). A port word: the port's MAC (48), MTU (16, 0 if down). */
+/* An adjacency word: the neighbor's MAC (48 bits, 0 if unresolved), a flag that the port has a tag (1), 3 bits that are 0
+ * (load_generation), port (12). A port word: the port's MAC (48), MTU (16, 0 if down). */
 DEVICE uint64_t word_mac(uint64_t word) { return word >> WORD_MAC_SHIFT; }
 DEVICE uint32_t adjacency_port(uint64_t word) { return word % MAX_PORTS; }
 DEVICE uint32_t adjacency_is_tagged(uint64_t word) { return word >> ADJACENCY_TAGGED_SHIFT & 1; }

@@ -15,7 +15,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  * FORWARD_THREADS threads. Dynamic shared memory: SHARED_HEADER bytes, and FORWARD_SCRATCH per warp.
  *
  * PCIe payload bytes per packet: reads 9 (descriptors, 256 per 28 packets) + 64 (header); writes
- * 32 (header; 28 behind removed VLAN tags) + 8 (result). With inlined headers: reads 9 + 64 or 32 (header); writes 32
+ * 32 (header; 28 behind a removed VLAN tag without a new one) + 8 (result). With inlined headers: reads 9 + 64 or 32 (header); writes 32
  * (completion). Each poll of a warp reads 256 bytes; if the previous tile had inlined headers, 1,792
  * more (short ones: 896) in the first warps. */
 extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct mailbox m)
