@@ -25,15 +25,14 @@ func (e *Engine) forwardIPv4(f batch.Frame, id lookup.NextHopID) batch.Result {
 		adjacency = e.bucket(adjacency, packet.FlowHashIPv4(p, e.fib.Seed))
 	}
 	r, adj, port := e.egress(hop, adjacency, size)
-	if r.Verdict.Action() != batch.ActionForward {
-		return r
-	}
 	tag := uint32(0)
 	if adj.Tagged() {
-		tag = e.tags.Of(adj.Port())
+		if tag = e.tags.Of(adj.Port()); tag != 0 && f.Addr%umem.FrameSize < tagRoom {
+			return batch.MakeResult(adjacency, 0, batch.Drop(batch.PortDown))
+		}
 	}
-	if tag != 0 && f.Addr%umem.FrameSize < tagRoom {
-		return batch.MakeResult(adjacency, 0, batch.Drop(batch.PortDown))
+	if r.Verdict.Action() != batch.ActionForward {
+		return r
 	}
 	if e.partialChecksums[f.Origin.Port()] {
 		packet.CompleteIPv4(p)

@@ -202,7 +202,7 @@ func (s *shadow) describe(c *batch.Chunk, i int) string {
 	got, want := c.Out[i], s.want(c, i)
 	where := "different results"
 	if got == want {
-		where = fmt.Sprintf("different bytes from %d of %d on", s.firstDifference(c, i), s.in[i].Len)
+		where = fmt.Sprintf("different bytes from %d of %d on", s.firstDifference(c, i), max(s.in[i].Len, want.Len()))
 	}
 	return fmt.Sprintf("CPU and GPU results differ: packet %d of %d, from port %d, %d bytes: GPU %v, %d bytes; CPU %v, %d bytes; %s",
 		i, c.N, c.In[i].Origin.Port(), s.frames[i].Len, got.Verdict, got.Len(), want.Verdict, want.Len(), where)

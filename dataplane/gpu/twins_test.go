@@ -232,12 +232,19 @@ func addVLANs(t *testing.T, net *testutil.Network) (hops []fib.NextHopID) {
 	return hops
 }
 
-// TestTagNeedsRoom: a frame without room for a VLAN tag in front of it is dropped, and left as it was.
+// TestTagNeedsRoom: a frame without room for a VLAN tag in front of it is dropped, and left as it was, whatever its length.
 func TestTagNeedsRoom(t *testing.T) {
+	testTagNeedsRoom(t, testutil.UDP4("192.0.2.1", "10.16.0.1", 1, 2), func(f batch.Frame) batch.Result {
+		return batch.ForwardTo(4, f.Addr-fib.TagLen, packet.EthernetLen+fib.TagLen+28)
+	})
+	testTagNeedsRoom(t, testutil.UDP4("192.0.2.1", "10.16.0.1", 1, 2, make([]byte, 1400)...), func(batch.Frame) batch.Result { return batch.DropTooBig(1400) })
+}
+
+func testTagNeedsRoom(t *testing.T, frame []byte, want func(f batch.Frame) batch.Result) {
 	net := testutil.NewNetwork()
 	addVLANs(t, net)
 	w := newTwins(t, onHost, net.FIB, make([]bool, 64))
-	frame, c := testutil.UDP4("192.0.2.1", "10.16.0.1", 1, 2), w.chunk
+	c := w.chunk
 	for i := range uint32(16) { // offsets in a frame's memory
 		addr := (i+1)*umem.FrameSize + i
 		copy(w.umem[addr:], frame)
@@ -250,7 +257,7 @@ func TestTagNeedsRoom(t *testing.T) {
 	w.other.submit(c.N)
 	for i, r := range c.Out[:c.N] {
 		f, room := c.In[i], i >= umem.Headroom+fib.TagLen
-		if room != (r == batch.ForwardTo(4, f.Addr-fib.TagLen, packet.EthernetLen+fib.TagLen+28)) || room == (r.Verdict == batch.Drop(batch.PortDown)) || w.other.out[i] != r {
+		if want := want(f); room && r.Verdict != want.Verdict || room && r.Len() != want.Len() || room == (r.Verdict == batch.Drop(batch.PortDown)) || w.other.out[i] != r {
 			t.Errorf("offset %d: CPU engine %+v, kernels' code %+v", i, r, w.other.out[i])
 		}
 		if !room && (!bytes.Equal(w.umem[f.Addr:][:f.Len], frame) || !bytes.Equal(w.other.umem[f.Addr:][:f.Len], frame)) {
