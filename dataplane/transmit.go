@@ -22,19 +22,20 @@ func (e *egress) add(frame uint64, port uint16) bool {
 	return true
 }
 
-// addAll adds the frames of packets that leave by a bond, untagged, from the first on, up to another packet, counts them in the tally of
-// the bond, and returns their number.
-func (e *egress) addAll(bond uint16, frames, results []uint64, t *logicalTally) (n int) {
-	verdict, bytes := uint64(batch.Forward(bond)), uint64(0)
+// addAll adds the frames of the packets that leave by the port of the first one, physical or logical, up to another packet, and
+// returns their number and bytes. It calls no function.
+func (e *egress) addAll(frames, results []uint64) (n, bytes int) {
+	verdict, sum := results[0]>>48, uint64(0)
+	port := batch.Verdict(verdict).Port()
 	frames = frames[:len(results)]
+	words, ports := e.words[min(e.n, len(e.words)):], e.ports[min(e.n, len(e.ports)):]
+	results = results[:min(len(results), len(words), len(ports))]
 	for ; n < len(results) && results[n]>>48 == verdict; n++ {
-		if !e.add(results[n]+(frames[n]>>48-verdict)<<48, bond) {
-			break
-		}
-		bytes += results[n] >> 32 & 0xffff
+		words[n], ports[n] = results[n]+(frames[n]>>48-verdict)<<48, port
+		sum += results[n] >> 32 & 0xffff
 	}
-	t.tx += packed(n, int(bytes))
-	return n
+	e.n += n
+	return n, int(sum)
 }
 
 // transmit passes each port its list, and drops packets that do not fit the transmit ring.

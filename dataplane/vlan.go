@@ -84,14 +84,47 @@ func (l *logicalPorts) removalFrom(parent uint16) removal {
 	}
 }
 
+// Bits of the eight bytes behind the MAC addresses, as loaded in little-endian order.
+const (
+	notIP  = 0xffff &^ typesOfIP // of an EtherType: those of tags have some, those of IP none
+	single = notIP<<32 | 0xffff  // that tell a single tag
+	oneTag = single | 0xff0f<<16 // and its VID
+)
+
 // run copies frames, those with one 802.1Q tag in front of an IP packet without it, from the first one on, and returns
 // their number and the length that they had. It ends at a frame with other tags, or of an unknown VLAN. MAC addresses
-// stay where they are, because engines overwrite them. It calls no function.
+// stay where they are, because engines overwrite them.
 func (r *removal) run(mem []byte, from, to []batch.Frame) (n, bytes int) {
-	const (
-		notIP  = 0xffff &^ typesOfIP // bits of EtherTypes, of which tags have some
-		single = notIP<<32 | 0xffff
-	)
+	n, bytes = r.ofVLAN(mem, from, to)
+	k, rest := r.ofVLANs(mem, from[n:], to[n:])
+	return n + k, bytes + rest
+}
+
+// ofVLAN is run for tagged frames of the VLAN of the first one, up to another frame. It calls no function.
+func (r *removal) ofVLAN(mem []byte, from, to []batch.Frame) (n, bytes int) {
+	in, out := batch.Words(from), batch.Words(to)
+	tag := binary.LittleEndian.Uint64(headerAt(mem, uint32(in[0]))[macsLen:]) & oneTag
+	number := r.children.Of(bits.ReverseBytes16(uint16(tag >> 16)))
+	t := &r.tallies[number%batch.MaxPorts]
+	if tag&single != tpidQ || t.rx == 0 {
+		return 0, 0
+	}
+	frame, sum := r.frame+uint64(number)<<48, uint64(0)
+	out = out[:len(in)]
+	for ; n < len(in); n++ {
+		f := in[n]
+		if binary.LittleEndian.Uint64(headerAt(mem, uint32(f))[macsLen:])&oneTag != tag || uint16(f>>32) < taggedLen {
+			break
+		}
+		out[n] = f + frame
+		sum += f >> 32
+	}
+	t.rx += packedTally(sum) + packedTally(n)*r.tally
+	return n, int(sum - uint64(n)*r.origin<<16)
+}
+
+// ofVLANs is run for frames of any VLANs and without tags. It calls no function.
+func (r *removal) ofVLANs(mem []byte, from, to []batch.Frame) (n, bytes int) {
 	children, tallies, in, out := r.children, r.tallies, batch.Words(from), batch.Words(to)
 	frame, tally, sum := r.frame, r.tally, uint64(0)
 	out = out[:len(in)]

@@ -11,24 +11,23 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// FuzzUntag compares the removal of tags with a walk over them that shares no code.
-func FuzzUntag(f *testing.F) {
-	mem, err := umem.New(64)
-	require.NoError(f, err)
-	f.Cleanup(func() { mem.Close() })
+// vlanKey names a VLAN by its parent.
+type vlanKey struct{ parent, kind, vid uint16 }
+
+// untagWorker returns a worker with one physical port, and the numbers of the VLANs that it knows.
+func untagWorker(tb testing.TB) (*worker, map[vlanKey]uint16) {
+	mem, err := umem.New(256)
+	require.NoError(tb, err)
+	tb.Cleanup(func() { mem.Close() })
 	base := fib.New(1)
 	base.VLANs.SetPhysical(1)
-	type key struct {
-		parent    uint16
-		kind, vid uint16
-	}
-	known := map[key]uint16{}
-	for _, v := range []struct{ parent, kind, vid uint16 }{{0, 0x8100, 5}, {0, 0x88a8, 6}, {2, 0x8100, 7}, {0, 0x8100, 0xfff}, {2, 0x88a8, 0}} {
+	known := map[vlanKey]uint16{}
+	for _, v := range []vlanKey{{0, 0x8100, 5}, {0, 0x88a8, 6}, {2, 0x8100, 7}, {0, 0x8100, 0xfff}, {2, 0x88a8, 0}} {
 		n, err := base.VLANs.Take()
-		require.NoError(f, err)
+		require.NoError(tb, err)
 		tag, _ := fib.MakeTag(v.kind, v.vid)
-		require.NoError(f, base.VLANs.Add(n, v.parent, tag))
-		known[key{v.parent, v.kind, v.vid}] = n
+		require.NoError(tb, base.VLANs.Add(n, v.parent, tag))
+		known[v] = n
 	}
 	w := &worker{
 		mem: mem.Bytes(), pool: umem.NewPool(mem), logical: newLogicalPorts(base.VLANs, 2048),
@@ -37,6 +36,12 @@ func FuzzUntag(f *testing.F) {
 	for n := uint16(1); n <= 5; n++ {
 		w.logical.all[n].Store(new(logicalPort))
 	}
+	return w, known
+}
+
+// FuzzUntag compares the removal of tags with a walk over them that shares no code.
+func FuzzUntag(f *testing.F) {
+	w, known := untagWorker(f)
 	f.Add(append(make([]byte, 12), 0x81, 0, 0, 5, 0x86, 0xdd, 0x60, 0))
 	f.Add(append(make([]byte, 12), 0x81, 0, 0, 5, 0x08, 0x06, 0, 1))
 	for _, tags := range [][]byte{{}, {0x81, 0, 0, 5}, {0x81, 0, 0xef, 0xff}, {0x88, 0xa8, 0, 6, 0x81, 0, 0, 7}, {0x81, 0, 0, 0, 0x81, 0, 0, 5}, {0x88, 0xa8, 0, 6, 0x88, 0xa8, 0, 0}} {
@@ -58,7 +63,7 @@ func FuzzUntag(f *testing.F) {
 				break
 			}
 			vid := binary.BigEndian.Uint16(rest[2:]) & 0xfff
-			if child, ok := known[key{port, kind, vid}]; ok {
+			if child, ok := known[vlanKey{port, kind, vid}]; ok {
 				port = child
 			} else if vid != 0 {
 				dropped = true

@@ -81,9 +81,29 @@ func putTag(mem []byte, addr, tag uint32) {
 }
 
 // listTagged lists packets of VLANs with one tag, which they have, on physical ports, from the first on, and returns
-// their number. It ends at another packet, at the first of a VLAN since the last flush of tallies, and if list would fail. It
-// calls no function.
+// their number. It ends at another packet, at the first of a VLAN since the last flush of tallies, and if list would fail.
 func (w *worker) listTagged(in []batch.Frame, out []batch.Result) (n int) {
+	n = w.listVLAN(in, out)
+	return n + w.listVLANs(in[n:], out[n:])
+}
+
+// listVLAN is listTagged for packets of the VLAN of the first one, up to another packet.
+func (w *worker) listVLAN(in []batch.Frame, out []batch.Result) (n int) {
+	port := uint64(out[0].Verdict) - uint64(batch.Forward(0))
+	if port >= batch.MaxPorts {
+		return 0
+	}
+	via, t := w.logical.table.Carriers().Of(port).PortOfOneTag(), &w.logical.tallies[port]
+	if via >= uint64(len(w.tx)) || t.rx == 0 {
+		return 0
+	}
+	n, bytes := w.tx[via].addAll(batch.Words(in), batch.Words(out))
+	t.tx += packed(n, bytes-n*fib.TagLen)
+	return n
+}
+
+// listVLANs is listTagged for packets of any VLANs. It calls no function.
+func (w *worker) listVLANs(in []batch.Frame, out []batch.Result) (n int) {
 	tx, carriers, tallies := w.tx, w.logical.table.Carriers(), w.logical.tallies
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
@@ -107,7 +127,7 @@ func (w *worker) listTagged(in []batch.Frame, out []batch.Result) (n int) {
 	return n
 }
 
-// listBonded is listTagged for packets of a bond, and of VLANs with one tag on it.
+// listBonded is listVLANs for packets of a bond, and of VLANs with one tag on it.
 func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (n int) {
 	mem, tx, carriers, tallies := w.mem, w.tx, w.logical.table.Carriers(), w.logical.tallies
 	members, bonded := w.logical.table.Bonds().Members(bond), &tallies[bond%batch.MaxPorts]
@@ -117,8 +137,10 @@ func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
 	seed, via := w.memberSeed(), uint64(members.Port(0))
-	if members.Single() && via < uint64(len(tx)) {
-		n = tx[via].addAll(bond, frames, results, bonded)
+	if members.Single() && via < uint64(len(tx)) && out[0].Verdict == batch.Forward(bond) {
+		var bytes int
+		n, bytes = tx[via].addAll(frames, results)
+		bonded.tx += packed(n, bytes)
 	}
 	for ; n < len(results); n++ {
 		r := results[n]
