@@ -27,7 +27,7 @@ func TestUntagOfBurstsAgreesWithSingleFrames(t *testing.T) {
 	single, _ := untagWorker(t)
 	kinds := [][]byte{
 		{0x81, 0, 0, 5, 8, 0}, {0x81, 0, 0xe0, 5, 8, 0}, {0x81, 0, 0, 5, 0x86, 0xdd}, {0x81, 0, 0x0f, 0xff, 8, 0}, {8, 0}, {0x86, 0xdd},
-		{0x81, 0, 0, 9, 8, 0}, {0x88, 0xa8, 0, 6, 8, 0}, {0x88, 0xa8, 0, 6, 0x81, 0, 0, 7, 8, 0}, {0x81, 0, 0, 0, 8, 0}, {0x81, 0, 0, 5, 8, 6}, {0x81, 0, 0, 5},
+		{0x81, 0, 0, 9, 8, 0}, {0x81, 0, 0x01, 5, 8, 0}, {0x88, 0xa8, 0, 6, 8, 0}, {0x88, 0xa8, 0, 6, 0x81, 0, 0, 7, 8, 0}, {0x81, 0, 0, 0, 8, 0}, {0x81, 0, 0, 5, 8, 6}, {0x81, 0, 0, 5},
 	}
 	rnd := rand.New(rand.NewPCG(7, 7))
 	tallied := [6]logicalTally{}
