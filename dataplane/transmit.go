@@ -22,11 +22,10 @@ func (e *egress) add(frame uint64, port uint16) bool {
 	return true
 }
 
-// addAll adds the frames of the packets that leave by the port of the first one, physical or logical, up to another packet, and
+// addAll adds the frames of the packets that leave by a port, physical or logical, from the first on, up to another packet, and
 // returns their number and bytes. It calls no function.
-func (e *egress) addAll(frames, results []uint64) (n, bytes int) {
-	verdict, sum := results[0]>>48, uint64(0)
-	port := batch.Verdict(verdict).Port()
+func (e *egress) addAll(port uint16, frames, results []uint64) (n, bytes int) {
+	verdict, sum := uint64(batch.Forward(port)), uint64(0)
 	frames = frames[:len(results)]
 	words, ports := e.words[min(e.n, len(e.words)):], e.ports[min(e.n, len(e.ports)):]
 	results = results[:min(len(results), len(words), len(ports))]

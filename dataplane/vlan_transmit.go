@@ -97,7 +97,7 @@ func (w *worker) listVLAN(in []batch.Frame, out []batch.Result) (n int) {
 	if via >= uint64(len(w.tx)) || t.rx == 0 {
 		return 0
 	}
-	n, bytes := w.tx[via].addAll(batch.Words(in), batch.Words(out))
+	n, bytes := w.tx[via].addAll(uint16(port), batch.Words(in), batch.Words(out))
 	t.tx += packed(n, bytes-n*fib.TagLen)
 	return n
 }
@@ -137,9 +137,9 @@ func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (
 	frames, results := batch.Words(in), batch.Words(out)
 	frames = frames[:len(results)]
 	seed, via := w.memberSeed(), uint64(members.Port(0))
-	if members.Single() && via < uint64(len(tx)) && out[0].Verdict == batch.Forward(bond) {
+	if members.Single() && via < uint64(len(tx)) {
 		var bytes int
-		n, bytes = tx[via].addAll(frames, results)
+		n, bytes = tx[via].addAll(bond, frames, results)
 		bonded.tx += packed(n, bytes)
 	}
 	for ; n < len(results); n++ {
