@@ -17,15 +17,15 @@ var logicalPorts = []differential.Ports{differential.VLANs, differential.Bonds, 
 // On logical ports, and with routes that leave through Linux, warproute sends the same frames by the same sides as
 // Linux for any packet, as on plain ports (internal/e2e.TestForwardingEqualsLinux).
 func TestLogicalPortsEqualLinux(t *testing.T) {
-	packets, limit := 1_000, 5*time.Minute // of each kind
+	packets, limit, vm := 1_000, 5*time.Minute, guest.VM{} // packets of each kind
 	if os.Getenv("WARPROUTE_SCALE") == "full" {
-		packets, limit = 100_000, 3*time.Hour
+		packets, limit, vm.Memory = 100_000, 3*time.Hour, 4096 // the test keeps all packets, and the frames that they cause
 	}
 	modules := []string{"veth", "tun"}
 	for _, p := range logicalPorts {
 		modules = append(modules, p.Modules...)
 	}
-	guest.InVM(t, limit, modules, func(t *testing.T, program string) {
+	vm.Test(t, limit, modules, func(t *testing.T, program string) {
 		rules := conformance.Rules()
 		for _, p := range logicalPorts {
 			t.Run(p.Name, func(t *testing.T) {
