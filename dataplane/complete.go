@@ -64,7 +64,6 @@ func (w *worker) dispatch(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	frames, words := batch.Words(in), batch.Words(out)
 	w.unprepared = len(out)
-	last := batch.Verdict(0) // of the last packet that leaves by a physical port
 	for i := 0; i < len(out); i++ {
 		r := out[i]
 		switch port := int(r.Verdict.Port()); {
@@ -72,11 +71,10 @@ func (w *worker) dispatch(c *batch.Chunk) {
 			if !w.tx[port].add(batch.FrameWord(words[i], in[i].Origin), uint16(port)) {
 				// removed after the engine's decision
 				w.drop(batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: in[i].Origin}, batch.PortDown)
-			} else if r.Verdict == last { // probably in a run
+			} else if i+1 < len(out) && out[i+1].Verdict == r.Verdict {
 				n, _ := w.tx[port].addAll(uint16(port), frames[i+1:], words[i+1:])
 				i += n
 			}
-			last = r.Verdict
 		case r.Verdict.Action() == batch.ActionForward && w.logical.get(uint16(port)) != nil:
 			if n := w.listLogical(in[i:], out[i:]); n > 0 {
 				i += n - 1

@@ -22,12 +22,12 @@ func (e *egress) add(frame uint64, port uint16) bool {
 	return true
 }
 
-// addAll adds the frames of the packets that leave by a port, physical or logical, from the first on, up to another packet, and
-// returns their number and bytes. It calls no function.
+// addAll adds the frames of the first packets, as long as they leave by a port: the physical port of the list, or a logical one,
+// whose tag they have. It returns their number and bytes, ends when the list is full, and calls no function.
 func (e *egress) addAll(port uint16, frames, results []uint64) (n, bytes int) {
 	verdict, sum := uint64(batch.Forward(port)), uint64(0)
 	frames = frames[:len(results)]
-	words, ports := e.words[min(e.n, len(e.words)):], e.ports[min(e.n, len(e.ports)):]
+	words, ports := e.words[e.n:], e.ports[e.n:]
 	results = results[:min(len(results), len(words), len(ports))]
 	for ; n < len(results) && results[n]>>48 == verdict; n++ {
 		words[n], ports[n] = results[n]+(frames[n]>>48-verdict)<<48, port

@@ -48,7 +48,7 @@ func (w *worker) untag(frames []batch.Frame) (kept, bytes int) {
 	prefetch.ReadAt(w.mem, frames) // with a GPU, often nothing else reads them
 	for i := 0; i < len(frames); i++ {
 		if w.capture == nil {
-			n, length := removal.run(w.mem, frames[i:], frames[kept:])
+			n, length := removal.apply(w.mem, frames[i:], frames[kept:])
 			kept, bytes = kept+n, bytes+length
 			if i += n; i == len(frames) {
 				break
@@ -66,8 +66,8 @@ func (w *worker) untag(frames []batch.Frame) (kept, bytes int) {
 	return kept, bytes
 }
 
-// removal removes single tags of frames that a port received, in words (batch.Words). Its fields are operands of the loop,
-// which are the same for all frames.
+// removal removes single tags of frames that a port received, in words (batch.Words). Its fields are operands of the loops
+// that are the same for all frames.
 type removal struct {
 	children *fib.Children
 	tallies  *[batch.MaxPorts]logicalTally
@@ -84,36 +84,36 @@ func (l *logicalPorts) removalFrom(parent uint16) removal {
 	}
 }
 
-// Bits of the eight bytes behind the MAC addresses, as loaded in little-endian order.
+// Masks of the eight bytes behind the MAC addresses: a tag, the EtherType behind it, and two more.
 const (
-	notIP  = 0xffff &^ typesOfIP // of an EtherType: those of tags have some, those of IP none
-	single = notIP<<32 | 0xffff  // that tell a single tag
-	oneTag = single | 0xff0f<<16 // and its VID
+	notIP   = 0xffff &^ typesOfIP  // bits of an EtherType that those of tags have, and those of IP do not
+	tagMask = notIP<<32 | 0xffff   // equal to tpidQ for a single tag in front of an IP packet
+	vidMask = tagMask | 0xff0f<<16 // with the VID, but without the priority
 )
 
-// run copies frames, those with one 802.1Q tag in front of an IP packet without it, from the first one on, and returns
+// apply copies frames, those with one 802.1Q tag in front of an IP packet without it, from the first one on, and returns
 // their number and the length that they had. It ends at a frame with other tags, or of an unknown VLAN. MAC addresses
 // stay where they are, because engines overwrite them.
-func (r *removal) run(mem []byte, from, to []batch.Frame) (n, bytes int) {
-	n, bytes = r.ofVLAN(mem, from, to)
-	k, rest := r.ofVLANs(mem, from[n:], to[n:])
+func (r *removal) apply(mem []byte, from, to []batch.Frame) (n, bytes int) {
+	n, bytes = r.applyToVLAN(mem, from, to)
+	k, rest := r.applyToAny(mem, from[n:], to[n:])
 	return n + k, bytes + rest
 }
 
-// ofVLAN is run for tagged frames of the VLAN of the first one, up to another frame. It calls no function.
-func (r *removal) ofVLAN(mem []byte, from, to []batch.Frame) (n, bytes int) {
+// applyToVLAN copies the first frames as apply does, as long as they have the VLAN of the first one. It calls no function.
+func (r *removal) applyToVLAN(mem []byte, from, to []batch.Frame) (n, bytes int) {
 	in, out := batch.Words(from), batch.Words(to)
-	tag := binary.LittleEndian.Uint64(headerAt(mem, uint32(in[0]))[macsLen:]) & oneTag
+	tag := binary.LittleEndian.Uint64(headerAt(mem, uint32(in[0]))[macsLen:]) & vidMask
 	number := r.children.Of(bits.ReverseBytes16(uint16(tag >> 16)))
 	t := &r.tallies[number%batch.MaxPorts]
-	if tag&single != tpidQ || t.rx == 0 {
+	if tag&tagMask != tpidQ || t.rx == 0 {
 		return 0, 0
 	}
 	frame, sum := r.frame+uint64(number)<<48, uint64(0)
 	out = out[:len(in)]
 	for ; n < len(in); n++ {
 		f := in[n]
-		if binary.LittleEndian.Uint64(headerAt(mem, uint32(f))[macsLen:])&oneTag != tag || uint16(f>>32) < taggedLen {
+		if binary.LittleEndian.Uint64(headerAt(mem, uint32(f))[macsLen:])&vidMask != tag || uint16(f>>32) < taggedLen {
 			break
 		}
 		out[n] = f + frame
@@ -123,8 +123,8 @@ func (r *removal) ofVLAN(mem []byte, from, to []batch.Frame) (n, bytes int) {
 	return n, int(sum - uint64(n)*r.origin<<16)
 }
 
-// ofVLANs is run for frames of any VLANs and without tags. It calls no function.
-func (r *removal) ofVLANs(mem []byte, from, to []batch.Frame) (n, bytes int) {
+// applyToAny does what apply does, frame by frame. It calls no function.
+func (r *removal) applyToAny(mem []byte, from, to []batch.Frame) (n, bytes int) {
 	children, tallies, in, out := r.children, r.tallies, batch.Words(from), batch.Words(to)
 	frame, tally, sum := r.frame, r.tally, uint64(0)
 	out = out[:len(in)]
@@ -134,7 +134,7 @@ func (r *removal) ofVLANs(mem []byte, from, to []batch.Frame) (n, bytes int) {
 		tag := binary.LittleEndian.Uint64(headerAt(mem, uint32(f))[macsLen:])
 		number := children.Of(bits.ReverseBytes16(uint16(tag >> 16)))
 		t, rest := &tallies[number%batch.MaxPorts], f>>32
-		if tag&single == tpidQ && uint16(rest) >= taggedLen && t.rx != 0 {
+		if tag&tagMask == tpidQ && uint16(rest) >= taggedLen && t.rx != 0 {
 			t.rx += packedTally(rest) + tally
 			f += frame + uint64(number)<<48
 		} else if tag&notIP != 0 {

@@ -139,7 +139,7 @@ func BenchmarkTags(b *testing.B) {
 		w.tx[0].n = 0
 	}
 	loops := map[string]func(){
-		"remove": func() { removal := w.logical.removalFrom(0); removal.run(w.mem, in, c.In) },
+		"remove": func() { removal := w.logical.removalFrom(0); removal.apply(w.mem, in, c.In) },
 		"list":   func() { w.dispatch(c); w.tx[0].n = 0 },
 	}
 	for _, name := range []string{"remove", "list", "list-untagged"} {

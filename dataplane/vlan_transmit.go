@@ -87,7 +87,7 @@ func (w *worker) listTagged(in []batch.Frame, out []batch.Result) (n int) {
 	return n + w.listVLANs(in[n:], out[n:])
 }
 
-// listVLAN is listTagged for packets of the VLAN of the first one, up to another packet.
+// listVLAN lists the first packets as listTagged does, as long as they are of the VLAN of the first one.
 func (w *worker) listVLAN(in []batch.Frame, out []batch.Result) (n int) {
 	port := uint64(out[0].Verdict) - uint64(batch.Forward(0))
 	if port >= batch.MaxPorts {
@@ -102,7 +102,7 @@ func (w *worker) listVLAN(in []batch.Frame, out []batch.Result) (n int) {
 	return n
 }
 
-// listVLANs is listTagged for packets of any VLANs. It calls no function.
+// listVLANs does what listTagged does, packet by packet. It calls no function.
 func (w *worker) listVLANs(in []batch.Frame, out []batch.Result) (n int) {
 	tx, carriers, tallies := w.tx, w.logical.table.Carriers(), w.logical.tallies
 	frames, results := batch.Words(in), batch.Words(out)
@@ -127,7 +127,7 @@ func (w *worker) listVLANs(in []batch.Frame, out []batch.Result) (n int) {
 	return n
 }
 
-// listBonded is listVLANs for packets of a bond, and of VLANs with one tag on it.
+// listBonded does what listTagged does for packets of a bond, and of VLANs with one tag on it.
 func (w *worker) listBonded(bond uint16, in []batch.Frame, out []batch.Result) (n int) {
 	mem, tx, carriers, tallies := w.mem, w.tx, w.logical.table.Carriers(), w.logical.tallies
 	members, bonded := w.logical.table.Bonds().Members(bond), &tallies[bond%batch.MaxPorts]
