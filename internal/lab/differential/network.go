@@ -91,7 +91,7 @@ var settings = map[string]string{
 	"net.ipv4.icmp_ratemask": "0", "net.ipv4.icmp_msgs_per_sec": "1000000", "net.ipv4.icmp_msgs_burst": "1000000", "net.ipv6.icmp.ratelimit": "0",
 	"net.ipv4.conf.all.rp_filter": "0", "net.ipv4.conf.default.rp_filter": "0",
 	"net.ipv4.conf.all.send_redirects": "0", "net.ipv4.conf.default.send_redirects": "0",
-	"net.ipv4.ipfrag_time": "600", "net.ipv6.ip6frag_time": "600",
+	"net.ipv4.ipfrag_time": "86400", "net.ipv6.ip6frag_time": "86400", // longer than any test
 	"net.ipv6.auto_flowlabels": "0", "net.ipv6.conf.default.router_solicitations": "0",
 	"net.ipv4.ip_forward": "0", "net.ipv6.conf.all.forwarding": "0",
 }
