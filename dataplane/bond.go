@@ -90,8 +90,9 @@ func fold(a, b uint64) uint64 {
 	return hi ^ lo
 }
 
-// mix returns the hash of a number that depends on the seed and another one.
-func mix(a, b uint64) uint32 { return uint32(fold(a, b^spread) >> 32) }
+// mix returns the hash of a number that depends on the seed and another one. Numbers b that follow one another cause folds in
+// equal steps, by which some seeds would give few flows the same upper bits; the second product spreads them.
+func mix(a, b uint64) uint32 { return uint32(fold(a, b^spread) * spread >> 32) }
 
 // hasFlowID are the protocols whose first four bytes identify a flow between two addresses: ports, or the SPI of ESP.
 var hasFlowID = func() (has [256]bool) {

@@ -11,30 +11,10 @@ import (
 
 // Flows that differ in one field only, by consecutive values, are divided evenly among members, with any seed.
 func TestFlowHashSpreads(t *testing.T) {
-	const flows, members = 4096, 8
-	udp4 := func(src, dst string, sport, dport int) []byte {
-		return testutil.UDP4(src, dst, uint16(sport), uint16(dport))[packet.EthernetLen:]
-	}
-	udp6 := func(src, dst string, sport, dport int) []byte {
-		return testutil.UDP6(src, dst, uint16(sport), uint16(dport))[packet.EthernetLen:]
-	}
-	esp := func(p []byte, at int) []byte { // the SPI is where the ports were
-		p[at] = 50
-		return p
-	}
-	for name, flow := range map[string]func(i int) []byte{
-		"IPv4 source":           func(i int) []byte { return udp4(fmt.Sprintf("10.0.%d.%d", i/256, i%256), "192.0.2.1", 1, 2) },
-		"IPv4 destination":      func(i int) []byte { return udp4("192.0.2.1", fmt.Sprintf("10.0.%d.%d", i/256, i%256), 1, 2) },
-		"IPv4 source port":      func(i int) []byte { return udp4("192.0.2.1", "198.51.100.1", i, 443) },
-		"IPv4 destination port": func(i int) []byte { return udp4("192.0.2.1", "198.51.100.1", 443, i) },
-		"IPv4 SPI":              func(i int) []byte { return esp(udp4("192.0.2.1", "198.51.100.1", 0xc000, i), 9) },
-		"IPv6 source":           func(i int) []byte { return udp6(fmt.Sprintf("2001:db8::%x", i), "2001:db8:1::1", 1, 2) },
-		"IPv6 network":          func(i int) []byte { return udp6("2001:db8::1", fmt.Sprintf("2001:db8:%x::1", i), 1, 2) },
-		"IPv6 source port":      func(i int) []byte { return udp6("2001:db8::1", "2001:db8:1::1", i, 443) },
-		"IPv6 SPI":              func(i int) []byte { return esp(udp6("2001:db8::1", "2001:db8:1::1", 0xc000, i), 6) },
-	} {
+	for name, flow := range similarFlows() {
+		const flows, members = 4096, 8
 		for seed := range uint32(20) {
-			w := &worker{fib: fib.New(seed)}
+			w := &worker{fib: &fib.FIB{Seed: seed}}
 			var share [members]int
 			for i := range flows {
 				share[int(flowHash(flow(i), w.memberSeed())>>24)*members/256]++
@@ -45,6 +25,52 @@ func TestFlowHashSpreads(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Eight similar flows use one of two members as seldom as random hashes would: with one of 128 seeds.
+func TestFewFlowsUseBothMembers(t *testing.T) {
+	const seeds, flows = 4096, 8
+	for name, flow := range similarFlows() {
+		alone := 0
+		for seed := range uint32(seeds) {
+			w := &worker{fib: &fib.FIB{Seed: seed * 0x9e3779b1}}
+			ones := 0
+			for i := range flows {
+				ones += int(flowHash(flow(i), w.memberSeed()) >> 31)
+			}
+			if ones == 0 || ones == flows {
+				alone++
+			}
+		}
+		if alone > 2*seeds/128 {
+			t.Errorf("%s: all %d flows use one of two members with %d of %d seeds", name, flows, alone, seeds)
+		}
+	}
+}
+
+// similarFlows are kinds of flows that differ in one field.
+func similarFlows() map[string]func(i int) []byte {
+	udp4 := func(src, dst string, sport, dport int) []byte {
+		return testutil.UDP4(src, dst, uint16(sport), uint16(dport))[packet.EthernetLen:]
+	}
+	udp6 := func(src, dst string, sport, dport int) []byte {
+		return testutil.UDP6(src, dst, uint16(sport), uint16(dport))[packet.EthernetLen:]
+	}
+	esp := func(p []byte, at int) []byte { // the SPI is where the ports were
+		p[at] = 50
+		return p
+	}
+	return map[string]func(i int) []byte{
+		"IPv4 source":           func(i int) []byte { return udp4(fmt.Sprintf("10.0.%d.%d", i/256, i%256), "192.0.2.1", 1, 2) },
+		"IPv4 destination":      func(i int) []byte { return udp4("192.0.2.1", fmt.Sprintf("10.0.%d.%d", i/256, i%256), 1, 2) },
+		"IPv4 source port":      func(i int) []byte { return udp4("192.0.2.1", "198.51.100.1", i, 443) },
+		"IPv4 destination port": func(i int) []byte { return udp4("192.0.2.1", "198.51.100.1", 443, i) },
+		"IPv4 SPI":              func(i int) []byte { return esp(udp4("192.0.2.1", "198.51.100.1", 0xc000, i), 9) },
+		"IPv6 source":           func(i int) []byte { return udp6(fmt.Sprintf("2001:db8::%x", i), "2001:db8:1::1", 1, 2) },
+		"IPv6 network":          func(i int) []byte { return udp6("2001:db8::1", fmt.Sprintf("2001:db8:%x::1", i), 1, 2) },
+		"IPv6 source port":      func(i int) []byte { return udp6("2001:db8::1", "2001:db8:1::1", i, 443) },
+		"IPv6 SPI":              func(i int) []byte { return esp(udp6("2001:db8::1", "2001:db8:1::1", 0xc000, i), 6) },
 	}
 }
 
