@@ -30,7 +30,7 @@ func TestFlowHashSpreads(t *testing.T) {
 
 // Eight similar flows use one of two members as seldom as random hashes would: with one of 128 seeds.
 func TestFewFlowsUseBothMembers(t *testing.T) {
-	const seeds, flows = 4096, 8
+	const seeds, flows = 1024, 8
 	for name, flow := range similarFlows() {
 		alone := 0
 		for seed := range uint32(seeds) {
