@@ -1,6 +1,7 @@
 package ipsec
 
 import (
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -21,6 +22,12 @@ func needTwoCores(t *testing.T) {
 	}
 }
 
+// offers reports whether a trial offered its rate, within 5 %, and lost or delivered each packet. A trial with prepared packets
+// ends early on a slow host.
+func offers(t *load.Trial, rate float64) bool {
+	return math.Abs(float64(t.Offered)-rate*t.Seconds) < rate*t.Seconds/20 && t.Offered == t.Delivered+t.Lost
+}
+
 // Every round has new SAs, so no packet is refused as a replay, also where a trial has several rounds.
 func TestLoadOfGateways(t *testing.T) {
 	needTwoCores(t)
@@ -37,8 +44,9 @@ func TestLoadOfGateways(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s, %d prepared: %v", names[d], prepared, err)
 			}
-			if trial.Offered < 4900 || trial.Offered > 5100 || trial.Offered != trial.Delivered+trial.Lost || trial.Delivered == 0 {
-				t.Errorf("%s, %d prepared: %d offered, %d delivered, %d lost", names[d], prepared, trial.Offered, trial.Delivered, trial.Lost)
+			if !offers(trial, 50_000) || trial.Delivered == 0 {
+				t.Errorf("%s, %d prepared, %.3f s: %d offered, %d delivered, %d lost", names[d], prepared, trial.Seconds,
+					trial.Offered, trial.Delivered, trial.Lost)
 			}
 		}
 	}
@@ -65,8 +73,8 @@ func TestLoadOfGPUEngine(t *testing.T) {
 		}}
 		trial, err := s.Tester(load.Arrival{Kind: load.Burst, Burst: 16}, 1)(20_000, 100*time.Millisecond)
 		require.NoError(t, err)
-		if trial.Offered < 1900 || trial.Offered > 2100 || trial.Offered != trial.Delivered+trial.Lost || trial.Delivered == 0 || trial.Engine != host {
-			t.Errorf("%d offered, %d delivered, %d lost, engine %s", trial.Offered, trial.Delivered, trial.Lost, trial.Engine)
+		if !offers(trial, 20_000) || trial.Delivered == 0 || trial.Engine != host {
+			t.Errorf("%.3f s: %d offered, %d delivered, %d lost, engine %s", trial.Seconds, trial.Offered, trial.Delivered, trial.Lost, trial.Engine)
 		}
 		s.Engine = "gpu"
 		if _, err := s.Tester(load.Arrival{}, 1)(20_000, time.Millisecond); err == nil || !strings.Contains(err.Error(), "engine host at the end, not gpu") {
