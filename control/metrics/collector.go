@@ -58,6 +58,8 @@ var (
 	xskRxFull      = desc("xsk_rx_ring_full_total", "Frames dropped by the kernel because an AF_XDP receive ring was full.", "port")
 	xskFillEmpty   = desc("xsk_fill_ring_empty_total", "Times that the kernel found an AF_XDP fill ring empty.", "port")
 	xskTxEmpty     = desc("xsk_tx_ring_empty_total", "Times that the kernel found an AF_XDP transmit ring empty.", "port")
+	linkDropped    = desc("link_dropped_frames_total", "Frames that the interface dropped since it was created, by the counters of its driver and of Linux: outside the router, but some drivers count frames that the XDP program dropped.", "port", "direction")
+	linkErrors     = desc("link_errors_total", "Frames that the interface received or transmitted with errors since it was created, by the counters of its driver.", "port", "direction")
 	xskDescInvalid = desc("xsk_invalid_descriptors_total", "AF_XDP descriptors rejected by the kernel.", "port", "direction")
 )
 
@@ -80,7 +82,7 @@ func (c *collector) Describe(ch chan<- *prometheus.Desc) {
 		buildInfo, rxPackets, rxBytes, txPackets, txBytes, exitPackets, exitBytes, portUp, bondMember, drops,
 		batchPackets, batchStage, lanePackets, laneMissed, laneQueued, laneSeconds, engineChunks, gpuFailovers, neighborQueue, workerBusy, framesTotal, framesFree, framesWithheld, saPackets, saBytes, saReplays, saICV, ipsecErrors, fibRoutes, vrfRoutes, vrfPorts, fibUpdate,
 		configReloads, configLoaded, configTried,
-		linuxForwarding, guardActive, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid,
+		linuxForwarding, guardActive, xdpToLinux, xdpNoSocket, xdpRefused, xdpTransit, xskRxDropped, xskRxFull, xskFillEmpty, xskTxEmpty, xskDescInvalid, linkDropped, linkErrors,
 	} {
 		ch <- d
 	}
@@ -173,6 +175,12 @@ func (ch sender) port(p *status.PortState, c *dataplane.PortStats) {
 	ch.counter(xskTxEmpty, p.Rings.TxRingEmpty, p.Name)
 	ch.counter(xskDescInvalid, p.Rings.RxInvalid, p.Name, "rx")
 	ch.counter(xskDescInvalid, p.Rings.TxInvalid, p.Name, "tx")
+	if l := p.Link; l != nil {
+		ch.counter(linkDropped, l.RxDropped, p.Name, "rx")
+		ch.counter(linkDropped, l.TxDropped, p.Name, "tx")
+		ch.counter(linkErrors, l.RxErrors, p.Name, "rx")
+		ch.counter(linkErrors, l.TxErrors, p.Name, "tx")
+	}
 }
 
 // ipsec sends packets, replays and ICV failures by SA name, and drops by XFRM error name.

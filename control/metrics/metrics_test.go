@@ -34,7 +34,8 @@ func sample() *status.Snapshot {
 	times.Record(2_000_000_000, 1)
 	s := &status.Snapshot{
 		Ports: []status.PortState{
-			{Name: "lan0", Up: true, XDP: status.XDP{Refused: 5, ToLinux: map[string]uint64{"vlan": 3}}, Rings: status.Rings{RxRingFull: 8}},
+			{Name: "lan0", Up: true, XDP: status.XDP{Refused: 5, ToLinux: map[string]uint64{"vlan": 3}}, Rings: status.Rings{RxRingFull: 8},
+				Link: &status.Link{RxDropped: 12, RxErrors: 13, TxDropped: 14, TxErrors: 15}},
 			{Name: "wan0"},
 		},
 		Engine:     status.EngineState{Name: "cpu", Reason: "no_gpu"},
@@ -106,6 +107,10 @@ func TestMetricNamesAreStable(t *testing.T) {
 		`warproute_xsk_rx_dropped_total{port="lan0"} 0`,
 		`warproute_xsk_rx_ring_full_total{port="lan0"} 8`,
 		`warproute_xsk_fill_ring_empty_total{port="wan0"} 0`,
+		`warproute_link_dropped_frames_total{direction="rx",port="lan0"} 12`,
+		`warproute_link_errors_total{direction="rx",port="lan0"} 13`,
+		`warproute_link_dropped_frames_total{direction="tx",port="lan0"} 14`,
+		`warproute_link_errors_total{direction="tx",port="lan0"} 15`,
 	} {
 		if !strings.Contains(body, line+"\n") {
 			t.Errorf("no line %s", line)

@@ -106,6 +106,10 @@ func (p *Port) notes() (notes []string) {
 			notes = append(notes, fmt.Sprintf("%s: %d", loss.what, loss.n))
 		}
 	}
+	if l := p.Link; l != nil && *l != (Link{}) {
+		notes = append(notes, fmt.Sprintf("the interface lost since it was created (ip -s link): rx dropped %d, rx errors %d, tx dropped %d, tx errors %d",
+			l.RxDropped, l.RxErrors, l.TxDropped, l.TxErrors))
+	}
 	return notes
 }
 

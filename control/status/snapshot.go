@@ -50,6 +50,7 @@ type PortState struct {
 	Removed    int    `json:"removed,omitempty"`   // the element is the sum of this number of removed ports
 	XDP        XDP    `json:"xdp"`                 // frames by action of the XDP program
 	Rings      Rings  `json:"rings"`               // statistics of the AF_XDP rings
+	Link       *Link  `json:"link,omitempty"`      // frames that the interface lost; absent for VLANs, bonds and removed ports
 
 	Members []Member `json:"members,omitempty"` // of a bond
 }
@@ -64,6 +65,15 @@ type XDP struct {
 	Refused  uint64            `json:"refused"`           // frames dropped because the kernel refused the redirect to the socket
 	Transit  map[string]uint64 `json:"transit,omitempty"` // frames dropped by a gateway because Linux could forward them, by cause
 	ToLinux  map[string]uint64 `json:"to_linux"`          // frames passed to Linux, by cause
+}
+
+// Link counts the frames that an interface lost, since it was created, by the counters of its driver and of Linux (`ip -s link`).
+// Some drivers count what the XDP program dropped, too.
+type Link struct {
+	RxDropped uint64 `json:"rx_dropped"` // received frames dropped before the XDP program, for want of a buffer or by the driver, or behind it by Linux
+	RxErrors  uint64 `json:"rx_errors"`  // received frames with errors
+	TxDropped uint64 `json:"tx_dropped"` // frames to transmit that were dropped
+	TxErrors  uint64 `json:"tx_errors"`  // frames to transmit that failed
 }
 
 // Rings are the statistics of a port's AF_XDP sockets. All except the empty rings are losses.

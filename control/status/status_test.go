@@ -23,7 +23,7 @@ func sample() *Snapshot {
 				MAC: "02:00:00:00:00:01", MTU: 1500, Up: true,
 				XDP: XDP{ToSocket: 3000, NoSocket: 1, ToLinux: map[string]uint64{"ether_type": 4, "local": 2, "vlan": 0}}},
 			{Name: "wan0", Index: 3, Mode: "zero-copy", Queues: 1, MAC: "02:00:00:00:00:02", MTU: 9000,
-				Rings: Rings{RxRingFull: 7, FillRingEmpty: 9}},
+				Rings: Rings{RxRingFull: 7, FillRingEmpty: 9}, Link: &Link{RxDropped: 21}},
 		},
 		Engine: EngineState{Name: "cpu", Reason: "no_gpu", Why: "no GPU was found", Cores: []int{0, 1},
 			MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
@@ -88,6 +88,7 @@ lan0: native mode: the driver veth refuses zero-copy
 lan0: to Linux: ether_type 4, local 2
 lan0: dropped, queue without an AF_XDP socket: 1
 wan0: dropped, receive ring full (worker too slow): 7
+wan0: the interface lost since it was created (ip -s link): rx dropped 21, rx errors 0, tx dropped 0, tx errors 0
 `},
 		{"engine", func(w io.Writer) error { return WriteEngine(w, EngineOf(s)) }, `
 engine         cpu (no GPU was found)

@@ -60,10 +60,12 @@ func (r *reloading) reload(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
-// metrics returns the metrics served at an address in the router's namespace, "" if there are none.
-func (r *reloading) metrics(address string) (text string) {
+func (r *reloading) metrics(address string) string { return scrape(r.top.Router, address) }
+
+// scrape returns the metrics served at an address in a namespace, "" if there are none.
+func scrape(ns *lab.Namespace, address string) string {
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(context.Context, string, string) (conn net.Conn, err error) {
-		err = r.top.Router.Do(func() error { conn, err = net.Dial("tcp", address); return err })
+		err = ns.Do(func() error { conn, err = net.Dial("tcp", address); return err })
 		return conn, err
 	}}, Timeout: 5 * time.Second}
 	resp, err := client.Get("http://" + address + "/metrics")

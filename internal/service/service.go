@@ -25,6 +25,7 @@ import (
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/fib"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/internal/tun"
 )
 
@@ -46,6 +47,7 @@ type Service struct {
 	cores  cores
 	ports  ports
 	mirror *mirror.Mirror
+	links  *netdev.CounterFile // nil if it cannot be opened
 	router *dataplane.Router
 
 	ipsec *ipsecGateway  // nil without IPsec
@@ -113,7 +115,7 @@ func (s *Service) start(build metrics.Build) error {
 	s.fib = fib.New(binary.LittleEndian.Uint32(seed[:]))
 	s.closers.push("free the workers' memory", s.memory.close) // last: sockets and GPUs access it
 	for _, step := range []func() error{
-		s.selectPorts, s.startGuard, s.openIPsec, s.openEngine, s.openPorts, s.openTunnelInterface, s.openExit, s.openTunnels, s.startMirror, s.watchIPsec, s.startXFRM,
+		s.openCounters, s.selectPorts, s.startGuard, s.openIPsec, s.openEngine, s.openPorts, s.openTunnelInterface, s.openExit, s.openTunnels, s.startMirror, s.watchIPsec, s.startXFRM,
 		s.createWorkers,
 	} {
 		if err := step(); err != nil {

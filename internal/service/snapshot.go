@@ -6,6 +6,7 @@ import (
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/hist"
+	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
@@ -28,6 +29,7 @@ func (s *Service) Snapshot() *status.Snapshot {
 		}
 	}
 	snap.Config = s.reloads.current()
+	lost := s.readCounters()
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
 	byNumber, at := snap.Stats.Ports, map[int]int{}
@@ -42,6 +44,9 @@ func (s *Service) Snapshot() *status.Snapshot {
 		state := status.PortState{
 			Name: p.Name, Index: p.Ifindex, Mode: p.Mode.String(), ModeReason: p.ModeReason, Queues: s.ports.sockets[p.Name],
 			MAC: s.ports.links[i].mac.String(), MTU: s.ports.links[i].mtu, Up: s.ports.links[i].up,
+		}
+		if l, ok := lost[current[i]]; ok {
+			state.Link = &status.Link{RxDropped: l.RxDropped, RxErrors: l.RxErrors, TxDropped: l.TxDropped, TxErrors: l.TxErrors}
 		}
 		state.Bond = s.bondOf(i)
 		if s.ports.hasVLANs {
@@ -92,4 +97,26 @@ func ringStatus(c afxdp.PortStats) status.Rings {
 		RxDropped: c.RxDropped, RxRingFull: c.RxRingFull, FillRingEmpty: c.RxFillEmpty,
 		TxRingEmpty: c.TxEmpty, RxInvalid: c.RxInvalid, TxInvalid: c.TxInvalid,
 	}
+}
+
+// openCounters opens the counters of the interfaces. A router without them forwards all the same.
+func (s *Service) openCounters() (err error) {
+	if s.links, err = netdev.OpenCounters(); err != nil {
+		s.log.Warn("frames that interfaces lose are not shown", "err", err)
+		return nil
+	}
+	s.closers.push("close the counters of interfaces", s.links.Close)
+	return nil
+}
+
+// readCounters returns what the interfaces lost, by their names.
+func (s *Service) readCounters() map[string]netdev.Counters {
+	if s.links == nil {
+		return nil
+	}
+	lost, err := s.links.Read()
+	if err != nil {
+		s.log.Error("read the counters of interfaces", "err", err)
+	}
+	return lost
 }
