@@ -27,11 +27,11 @@ CONTAINER_NEEDS := podman:podman
 HOWTO_NEEDS := promtool:prometheus /usr/sbin/charon-systemd:charon-systemd
 GEN_NEEDS  := clang-19:clang-19 llvm-strip-19:llvm-19 /usr/include/bpf/bpf_helpers.h:libbpf-dev /usr/include/linux/bpf.h:linux-libc-dev
 
-.PHONY: build test check words test-nics gpu-tests test-gpu sanitize test-scale soak fuzz demo install packages bench bench-lookup bench-veth gen profile clean bench-gpu man plots
+.PHONY: build test test-guests check words test-nics gpu-tests test-gpu sanitize test-scale soak fuzz demo install packages bench bench-lookup bench-veth gen profile clean bench-gpu man plots
 
 # cmd/warproute/default.pgo is the compiler's profile (make profile); go build finds it by its name,
 # and in cmd/warproute-bench by a link. Tests are compiled without it, which halves their compile time.
-check test: export GOFLAGS += -pgo=off
+check test test-guests: export GOFLAGS += -pgo=off
 
 # The binary needs the C library's loader to open the CUDA driver. With TAGS=nogpu it needs nothing.
 build: ## build bin/warproute, the router, and bin/warproute-bench, without cgo
@@ -40,7 +40,10 @@ build: ## build bin/warproute, the router, and bin/warproute-bench, without cgo
 words: ## reject words of our own (docs/glossary.md)
 	scripts/words.sh
 
-check: ## run format, vet, staticcheck and house rules, in seconds
+check: ## check words, format, generated files and house rules, and run vet and staticcheck
+	scripts/need.sh $(GEN_NEEDS)
+	scripts/words.sh
+	scripts/check-gen.sh
 	go vet ./...
 	go vet -tags gpu $(addprefix ./,$(GPU_TESTS))
 	go vet -tags nogpu ./cuda ./cuda/nvml
@@ -54,8 +57,8 @@ check: ## run format, vet, staticcheck and house rules, in seconds
 SEQUENTIAL := bench/load bench/tenant dataplane/cpu dataplane/esp dataplane/gpu/choice dataplane/inspect dataplane/lane internal/arch internal/conformance internal/drivers internal/hist internal/lab/document internal/offload internal/oracle internal/placement internal/reference internal/require internal/routes internal/wycheproof ipsec/gcm ipsec/policy ipsec/schedule packet packet/filter umem
 # Tests that do less with the detector also run without it: those of these packages, and those with these names (internal/arch
 # checks it). internal/lab runs without it only.
-PLAIN := lookup lookup/trie ipsec bench/ipsec control/xfrm internal/prefetch internal/lab/...
-PLAIN_TESTS := Alloc|^TestScripts$$|^TestRemovedKeysAreErasedFromMemory$$|^TestManyVRFs$$|^TestKernelCodeAgrees(WithTheCPUEngine|OnSources|OnVRFs)$$|^TestInlineCompletionsAreApplied$$
+PLAIN := lookup lookup/trie ipsec bench/ipsec bench/ladder control/xfrm internal/prefetch internal/lab/...
+PLAIN_TESTS := Alloc|^TestScripts$$|^TestRemovedKeysAreErasedFromMemory$$|^Test(Many)?VRFs$$|^TestVLANs$$|^TestKernelCodeAgrees(WithTheCPUEngine|OnSources|OnVRFs|OnTheInternetsTable)$$|^TestInlineCompletionsAreApplied$$
 NOT_RACE := internal/e2e internal/lab/ $(patsubst %,warproute/warproute/%$$,$(SEQUENTIAL))
 
 # On a machine that other programs use, a test may be late once. Up to three tests that failed are run again, alone and
@@ -69,20 +72,24 @@ GOTEST = $$(CGO_ENABLED=0 go tool -n gotestsum) --format standard-quiet --no-col
 test: export CGO_ENABLED := 0
 # By default the race detector sleeps for a second when a program exits.
 test: export GORACE := atexit_sleep_ms=0
-test: ## run all tests; needs root
-	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(CONTAINER_NEEDS) $(GEN_NEEDS) $(MONITORING_NEEDS)
+test: ## run all tests but those in guests; needs root
+	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(CONTAINER_NEEDS) $(MONITORING_NEEDS)
 	scripts/kernel.sh out/kernel
-	scripts/nics.sh out/nics 7
-	scripts/words.sh
-	scripts/check-gen.sh
-	go vet -tags gpu ./... # all files: none excludes the tag
-	go tool staticcheck ./...
 	$(call GOTEST,$(addprefix ./,$(SEQUENTIAL) $(PLAIN)))
 	$(call GOTEST,$$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | sort -u | grep -v -e internal/e2e $(patsubst %,-e '^./%$$',$(SEQUENTIAL) $(PLAIN)) | xargs)) -run '$(PLAIN_TESTS)'
 	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v $(patsubst %,-e '%',$(NOT_RACE)) | xargs)) -race
 	CGO_ENABLED=1 $(call GOTEST,./internal/e2e) -race -count=1 -parallel 2 # what it tests is built by it, so no earlier result counts
 	$(call GOTEST,./internal/e2e/soak) -count=1
-	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ | xargs)) -count=1 -p 2 # most emulated guests have one core
+	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ $(patsubst %,-e %$$,$(GUESTS)) | xargs)) -count=1
+
+# Tests in emulated guests: other kernels, drivers of NICs, systemd, strongSwan.
+GUESTS := e2e/nics e2e/stock e2e/strongswan e2e/systemd
+test-guests: export CGO_ENABLED := 0
+test-guests: ## run the tests in virtual machines; needs root
+	scripts/need.sh $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS)
+	scripts/kernel.sh out/kernel
+	scripts/nics.sh out/nics 7
+	$(call GOTEST,$(addprefix ./internal/,$(GUESTS))) -count=1 -p 2 # most guests have one core
 
 # Go runs one target at a time, on all cores.
 TIME := 10s
@@ -121,7 +128,7 @@ soak: ## test for TIME (10m) at 80 % of the maximum load, with changes and failu
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
 	WARPROUTE_SOAK=$(TIME) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/e2e/soak
 
-# `make test` includes its tests of Linux 7, in about a minute. FLAP=1h flaps links and drivers for an hour.
+# `make test-guests` includes its tests of Linux 7. FLAP=1h flaps links and drivers for an hour.
 test-nics: FLAP := 1m
 test-nics: ## test drivers of emulated NICs under Linux 6.1, 6.12 and 7; needs root
 	scripts/need.sh $(NET_NEEDS) $(VM_NEEDS)

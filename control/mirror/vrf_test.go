@@ -21,6 +21,9 @@ import (
 
 // VRFs are tested in a virtual machine: the kernel of a development host may lack them.
 func TestVRFs(t *testing.T) {
+	if race.Enabled {
+		t.Skip("a guest is too slow for the race detector; `make test` runs it without")
+	}
 	guest.InVM(t, 150*time.Second, []string{"veth", "8021q", "vrf"}, func(t *testing.T, _ string) {
 		t.Run("table", testPortUsesTableOfItsVRF)
 		t.Run("leaking", testRoutesLeakBetweenVRFs)
