@@ -19,6 +19,11 @@ const inGuest = "XFRM_TEST_IN_GUEST"
 // TestLinux runs all tests that need XFRM in a guest kernel that has it.
 func TestLinux(t *testing.T) {
 	if os.Getenv(inGuest) != "" {
+		t.Run("ESP", func(t *testing.T) {
+			if missing := checkESPMissing(t); len(missing) > 0 {
+				t.Errorf("a kernel with ESP lacks it for %v", missing)
+			}
+		})
 		t.Run("suites", testSuites)
 		t.Run("forms", testForms)
 		t.Run("refusals", testRefusals)

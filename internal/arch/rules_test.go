@@ -149,7 +149,7 @@ var modules = []moduleRow{
 	{"golang.org/x/sys", []string{"..."}, "system calls"},
 	{"github.com/cilium/ebpf", []string{"afxdp", "bench/...", "internal/lab/seqload"}, "XDP programs of ports and load generators"},
 	{"github.com/ebitengine/purego", []string{"cuda", "cuda/nvml"}, "these packages call C functions, without cgo"},
-	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/addresses", "control/doctor", "internal/lab", "internal/netdev", tests}, "set-up and diagnosis; the mirrors parse messages without allocations"},
+	{"github.com/vishvananda/netlink", []string{"cmd/...", "control/addresses", "control/doctor", "control/xfrm", "internal/lab", "internal/netdev", tests}, "set-up and diagnosis; the mirrors parse messages without allocations"},
 	{"github.com/vishvananda/netns", []string{"internal/lab", tests}, "namespaces of the lab"},
 	{"golang.org/x/crypto", []string{"ipsec/suite", "bench/ipsec", "internal/wycheproof", tests}, "ChaCha20-Poly1305, internal to the standard library"},
 	{"github.com/chromedp", []string{tests}, "tests of the status page"},
