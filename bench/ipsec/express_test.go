@@ -88,7 +88,11 @@ func TestChoiceComparesWithTheBestEngine(t *testing.T) {
 		t.Fatalf("%d results", len(all))
 	}
 	for _, r := range all {
-		if r.Best != "cpu" || r.Engine != "cpu" || len(r.Points) != 2 || r.Points[0].Ratio < 0.5 || r.Points[0].Ratio > 2 || r.Points[1].Mpps <= r.Points[0].Mpps {
+		if r.Best != "cpu" || r.Engine != "cpu" || len(r.Points) != 2 || r.Points[1].Mpps <= r.Points[0].Mpps {
+			t.Errorf("%+v", r)
+		}
+		// At a tenth of the load, the generator is late only if the machine stood still.
+		if low := r.Points[0]; !low.Overrun && (low.Ratio < 0.5 || low.Ratio > 2) {
 			t.Errorf("%+v", r)
 		}
 	}
