@@ -21,8 +21,9 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Check this host and suggest fixes",
 		Long: `Check the kernel, permissions, memory, cores and GPU of this host, and the interfaces named
 by --port, without changing a setting. With --config, it checks the ports of a configuration,
-whether the user of the router can read its files, and reports why each interface of this host
-is a port or is not. Ports of veth and virtio_net are opened briefly to
+whether the user of the router can read its files, whether Linux can have the SAs of
+ipsec.source: xfrm (it may load modules), and reports why each interface of this host is a port
+or is not. Ports of veth and virtio_net are opened briefly to
 find their XDP mode. Other ports are opened only with --try, because some drivers then reset
 the link for seconds. The exit code is 1 if the router would not start.`,
 		Args: cobra.NoArgs,
@@ -61,8 +62,8 @@ the link for seconds. The exit code is 1 if the router would not start.`,
 	return c
 }
 
-// examineFile returns the interfaces of this host with the decisions of a configuration file, and whether the router can read
-// its files; neither without a file.
+// examineFile returns the interfaces of this host with the decisions of a configuration file, whether the router can read
+// its files, and whether Linux has the ESP that it needs; nothing without a file.
 func examineFile(file string) ([]config.Selection, []doctor.Finding, error) {
 	if file == "" {
 		return nil, nil, nil
@@ -73,5 +74,5 @@ func examineFile(file string) ([]config.Selection, []doctor.Finding, error) {
 	}
 	defer cfg.IPsec.Zero()
 	selected, err := cfg.SelectHost()
-	return selected, doctor.Files(cfg), err
+	return selected, append(doctor.Files(cfg), doctor.ESP(cfg)...), err
 }

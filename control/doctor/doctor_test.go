@@ -48,7 +48,6 @@ func healthy() *Host {
 		LoadBPF:    func() error { return nil },
 		Filters:    func() ([]netfilter.Chain, error) { return nil, nil },
 		Refused:    func() ([]xfrm.Refused, error) { return nil, nil },
-		ESPMissing: func() ([]string, error) { return nil, nil },
 		Survey:     func([]mirror.Port) ([]mirror.UnsupportedRoutes, []string, error) { return nil, nil, nil },
 		Guarded:    func() ([]string, error) { return nil, nil },
 		Boards:     func() ([]gpu.Board, error) { return nil, nil },

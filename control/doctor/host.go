@@ -36,7 +36,6 @@ type Host struct {
 	LoadBPF    func() error // creates a BPF map
 	Filters    func() ([]netfilter.Chain, error)
 	Refused    func() ([]xfrm.Refused, error) // unsupported XFRM policies
-	ESPMissing func() ([]string, error)       // families without ESP in the kernel
 	Survey     func(ports []mirror.Port) (routes []mirror.UnsupportedRoutes, warnings []string, err error)
 	Guarded    func() ([]string, error) // interfaces with blocked Linux forwarding
 	Boards     func() ([]gpu.Board, error)
@@ -47,7 +46,7 @@ type Host struct {
 
 // ThisHost returns the host and network namespace of the process.
 func ThisHost() (*Host, error) {
-	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, ESPMissing: xfrm.ESPMissing, Survey: mirror.Survey, Guarded: guarded, Boards: boards, Link: findLink, Try: try, Executable: "bin/warproute"}
+	h := &Host{Root: os.DirFS("/"), OpenSocket: openSocket, LoadBPF: createMap, Filters: netfilter.Forwarding, Refused: xfrm.RefusedPolicies, Survey: mirror.Survey, Guarded: guarded, Boards: boards, Link: findLink, Try: try, Executable: "bin/warproute"}
 	var name unix.Utsname
 	if err := unix.Uname(&name); err != nil {
 		return nil, fmt.Errorf("read kernel release: %w", err)

@@ -103,12 +103,6 @@ func TestHostChecks(t *testing.T) {
 				return []xfrm.Refused{{Policy: "0.0.0.0/0 to 0.0.0.0/0", Direction: "out", Reason: "has a mark", Hint: "change the policy"}}, nil
 			}
 		}, Warn, "0.0.0.0/0 to 0.0.0.0/0 (out): has a mark", "change the policy"},
-		{"a kernel without ESP", xfrmPolicies, func(h *Host) {
-			h.ESPMissing = func() ([]string, error) { return []string{"IPv4", "IPv6"}, nil }
-		}, OK, "no unsupported policies; this kernel has no ESP for IPv4 and IPv6", ""},
-		{"ESP that the process may not ask for", xfrmPolicies, func(h *Host) {
-			h.ESPMissing = func() ([]string, error) { return nil, unix.EPERM }
-		}, Warn, "not permitted", "sudo"},
 		{"a kernel without XFRM", xfrmPolicies, func(h *Host) {
 			h.Refused = func() ([]xfrm.Refused, error) { return nil, unix.EPROTONOSUPPORT }
 		}, OK, "not in this kernel", ""},
