@@ -87,13 +87,21 @@ func TestChoiceComparesWithTheBestEngine(t *testing.T) {
 	if len(all) != 2*len(suites) || all[len(all)-1].Suite != "chacha20poly1305" || !slices.Equal(all[1].Sizes, IMIX) {
 		t.Fatalf("%d results", len(all))
 	}
+	compared := 0
 	for _, r := range all {
-		if r.Best != "cpu" || r.Engine != "cpu" || len(r.Points) != 2 || r.Points[1].Mpps <= r.Points[0].Mpps {
+		if r.Best != "cpu" || r.Engine != "cpu" || len(r.Points) != 2 {
+			t.Fatalf("%+v", r)
+		}
+		low, high := r.Points[0], r.Points[1]
+		if low.Overrun { // at a tenth of the load: the machine stood still
+			continue
+		}
+		compared++
+		if low.Ratio < 0.5 || low.Ratio > 2 || high.Mpps <= low.Mpps {
 			t.Errorf("%+v", r)
 		}
-		// At a tenth of the load, the generator is late only if the machine stood still.
-		if low := r.Points[0]; !low.Overrun && (low.Ratio < 0.5 || low.Ratio > 2) {
-			t.Errorf("%+v", r)
-		}
+	}
+	if compared == 0 && !race.Enabled {
+		t.Error("the machine stood still in every trial")
 	}
 }
