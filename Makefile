@@ -66,26 +66,27 @@ NOT_RACE := internal/e2e internal/lab/ $(patsubst %,warproute/warproute/%$$,$(SE
 GOTEST = $$(CGO_ENABLED=0 go tool -n gotestsum) --format standard-quiet --no-color --rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-abort-on-data-race \
 	--packages="$(1)" -- -vet=off -timeout 20m
 
-# End-to-end tests run alone, because they measure time, but for those that say t.Parallel. Only the routers of internal/e2e have the race detector: guests have no
+# Tests of internal/e2e run alone, because they measure time, but for those that say t.Parallel. Only the routers of internal/e2e have the race detector: guests have no
 # room for it.
 # All but the race detector do without cgo, as the programs and those in guests, so that no package is compiled a third time.
 test: export CGO_ENABLED := 0
 # By default the race detector sleeps for a second when a program exits.
 test: export GORACE := atexit_sleep_ms=0
-test: ## run all tests but those in guests; needs root
+test: ## run the tests, but for test-guests; needs root
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(CONTAINER_NEEDS) $(MONITORING_NEEDS)
 	scripts/kernel.sh out/kernel
+	scripts/nics.sh out/nics 7
 	$(call GOTEST,$(addprefix ./,$(SEQUENTIAL) $(PLAIN)))
 	$(call GOTEST,$$(grep -rlE 'AllocsPerRun|go:build !race|race.Enabled' --include=*_test.go . | xargs dirname | sort -u | grep -v -e internal/e2e $(patsubst %,-e '^./%$$',$(SEQUENTIAL) $(PLAIN)) | xargs)) -run '$(PLAIN_TESTS)'
 	CGO_ENABLED=1 $(call GOTEST,$$(go list ./... | grep -v $(patsubst %,-e '%',$(NOT_RACE)) | xargs)) -race
 	CGO_ENABLED=1 $(call GOTEST,./internal/e2e) -race -count=1 -parallel 2 # what it tests is built by it, so no earlier result counts
 	$(call GOTEST,./internal/e2e/soak) -count=1
-	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ $(patsubst %,-e %$$,$(GUESTS)) | xargs)) -count=1
+	$(call GOTEST,$$(go list ./internal/e2e/... | grep -v -e /e2e$$ -e /soak$$ $(patsubst %,-e %$$,$(GUESTS)) | xargs)) -count=1 -p 2
 
-# Tests in emulated guests: other kernels, drivers of NICs, systemd, strongSwan.
-GUESTS := e2e/nics e2e/stock e2e/strongswan e2e/systemd
+# Tests of networks in emulated guests: stock kernels, systemd, strongSwan.
+GUESTS := e2e/stock e2e/strongswan e2e/systemd
 test-guests: export CGO_ENABLED := 0
-test-guests: ## run the tests in virtual machines; needs root
+test-guests: ## test networks of virtual machines: stock kernels, systemd, strongSwan; needs root
 	scripts/need.sh $(NET_NEEDS) $(PEER_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS)
 	scripts/kernel.sh out/kernel
 	scripts/nics.sh out/nics 7
@@ -128,7 +129,7 @@ soak: ## test for TIME (10m) at 80 % of the maximum load, with changes and failu
 	scripts/need.sh $(RACE_NEEDS) $(NET_NEEDS)
 	WARPROUTE_SOAK=$(TIME) go test -count=1 -timeout 0 -v -run '^TestSoak$$' ./internal/e2e/soak
 
-# `make test-guests` includes its tests of Linux 7. FLAP=1h flaps links and drivers for an hour.
+# `make test` includes its tests of Linux 7, in two minutes. FLAP=1h flaps links and drivers for an hour.
 test-nics: FLAP := 1m
 test-nics: ## test drivers of emulated NICs under Linux 6.1, 6.12 and 7; needs root
 	scripts/need.sh $(NET_NEEDS) $(VM_NEEDS)

@@ -18,7 +18,6 @@ import (
 // The border router of the how-to keeps and moves its routes as the how-to says: when daemons are killed, with and without return, and
 // when an upstream is lost while its link is up. Packets are lost by the latter, and for less than 250 ms by an upstream's return.
 func TestBorderRouterSurvivesDaemonFaults(t *testing.T) {
-	t.Parallel()
 	b := newBorder(t, "timers bgp 10 30", "timers bgp 1 3")
 	table := b.choose(2000)
 	before := tablesOf(t, b.router, b.Network["edge1"])

@@ -21,7 +21,6 @@ var (
 // Linux never forwards a protected packet of any format in plaintext past a gateway, despite
 // changes of settings, ports and the gateway.
 func TestGatewaySendsNothingInCleartext(t *testing.T) {
-	t.Parallel()
 	t.Run("IP options", func(t *testing.T) {
 		l := newLeakLab(t)
 		r := l.start()

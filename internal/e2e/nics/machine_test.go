@@ -1,5 +1,5 @@
 // Package nics tests the warproute program with the drivers of emulated NICs, under several kernels, in
-// virtual machines. `make test-guests` runs the quick tests; `make test-nics` runs all.
+// virtual machines. `make test` runs the quick tests; `make test-nics` runs all.
 package nics
 
 import (
