@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	pullFlows    = 8
-	pullInterval = 20 * time.Millisecond  // between packets of a flow
-	pullPackets  = 150                    // of a flow
+	pullFlows    = 16                     // all by one of two members once in 32,768 times
+	pullInterval = 40 * time.Millisecond  // between packets of a flow
+	pullPackets  = 90                     // of a flow
 	pullInFlight = 250 * time.Millisecond // time in which a guest with one slow processor forwards a packet
 )
 
