@@ -107,7 +107,7 @@ func (p *Port) notes() (notes []string) {
 		}
 	}
 	if l := p.Link; l != nil && *l != (Link{}) {
-		notes = append(notes, fmt.Sprintf("the interface lost since it was created (ip -s link): rx dropped %d, rx errors %d, tx dropped %d, tx errors %d",
+		notes = append(notes, fmt.Sprintf("dropped by the driver or Linux since the interface exists (ip -s link): rx %d, rx errors %d, tx %d, tx errors %d",
 			l.RxDropped, l.RxErrors, l.TxDropped, l.TxErrors))
 	}
 	return notes

@@ -88,7 +88,7 @@ lan0: native mode: the driver veth refuses zero-copy
 lan0: to Linux: ether_type 4, local 2
 lan0: dropped, queue without an AF_XDP socket: 1
 wan0: dropped, receive ring full (worker too slow): 7
-wan0: the interface lost since it was created (ip -s link): rx dropped 21, rx errors 0, tx dropped 0, tx errors 0
+wan0: dropped by the driver or Linux since the interface exists (ip -s link): rx 21, rx errors 0, tx 0, tx errors 0
 `},
 		{"engine", func(w io.Writer) error { return WriteEngine(w, EngineOf(s)) }, `
 engine         cpu (no GPU was found)

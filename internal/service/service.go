@@ -12,6 +12,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -48,6 +49,9 @@ type Service struct {
 	ports  ports
 	mirror *mirror.Mirror
 	links  *netdev.CounterFile // nil if it cannot be opened
+
+	linksFailed sync.Once // logs that they could not be read
+
 	router *dataplane.Router
 
 	ipsec *ipsecGateway  // nil without IPsec

@@ -116,7 +116,7 @@ func (s *Service) readCounters() map[string]netdev.Counters {
 	}
 	lost, err := s.links.Read()
 	if err != nil {
-		s.log.Error("read the counters of interfaces", "err", err)
+		s.linksFailed.Do(func() { s.log.Error("frames that interfaces lose are not shown", "err", err) })
 	}
 	return lost
 }
