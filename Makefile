@@ -116,7 +116,7 @@ sanitize: gpu-tests ## run kernels under compute-sanitizer; needs an NVIDIA GPU 
 test-scale: ## test full tables, 4,094 VLANs, 256 VRFs, 100,000 packets on each kind of logical ports, and all labs of documents, in minutes; needs root
 	scripts/need.sh $(NET_NEEDS) $(ROUTING_NEEDS) $(VM_NEEDS) $(HOWTO_NEEDS)
 	scripts/kernel.sh out/kernel
-	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestBGPInstallsAFullTable|TestBorderRouterWithFullTables|TestKilledRouterForwards|TestFlapping|TestKeepalived' ./internal/e2e
+	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestBGPInstallsAFullTable|TestBorderRouterWithFullTables|TestKilledRouterForwards|TestFlapping|TestKeepalived|TestPortsComeAndGo' ./internal/e2e
 	WARPROUTE_SCALE=full go test -count=1 -timeout 0 -v -run 'TestLogicalPortsEqualLinux|TestFRRWith' ./internal/e2e/stock
 	# limits the processor time of a start to 50 s: 5 s, on an emulated processor that is ten times slower or more
 	WARPROUTE_SCALE=full go test -count=1 -timeout 30m -v -run 'TestManyLogicalPorts' ./internal/e2e/stock

@@ -110,8 +110,11 @@ func (r *router) freeFrames() (n int64) {
 // Under a load between two ports, a third is created, used, renamed, used and deleted, again and again. The load loses no
 // packet, the router nothing that it needs for a port, and no packet is uncounted.
 func TestPortsComeAndGoUnderLoad(t *testing.T) {
-	rounds := 100
-	if testing.Short() {
+	rounds := 40
+	switch {
+	case fullScale():
+		rounds = 300
+	case testing.Short():
 		rounds = 10
 	}
 	x := newThird(t)
