@@ -12,7 +12,6 @@ import (
 	"errors"
 	"log/slog"
 	"net/netip"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,7 +25,6 @@ import (
 	"github.com/warproute/warproute/control/xfrm"
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/fib"
-	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/internal/tun"
 )
 
@@ -48,10 +46,7 @@ type Service struct {
 	cores  cores
 	ports  ports
 	mirror *mirror.Mirror
-	links  *netdev.CounterFile // nil if it cannot be opened
-
-	linksFailed sync.Once // logs that they could not be read
-
+	links  linkCounters
 	router *dataplane.Router
 
 	ipsec *ipsecGateway  // nil without IPsec
@@ -119,7 +114,7 @@ func (s *Service) start(build metrics.Build) error {
 	s.fib = fib.New(binary.LittleEndian.Uint32(seed[:]))
 	s.closers.push("free the workers' memory", s.memory.close) // last: sockets and GPUs access it
 	for _, step := range []func() error{
-		s.openCounters, s.selectPorts, s.startGuard, s.openIPsec, s.openEngine, s.openPorts, s.openTunnelInterface, s.openExit, s.openTunnels, s.startMirror, s.watchIPsec, s.startXFRM,
+		s.openLinkCounters, s.selectPorts, s.startGuard, s.openIPsec, s.openEngine, s.openPorts, s.openTunnelInterface, s.openExit, s.openTunnels, s.startMirror, s.watchIPsec, s.startXFRM,
 		s.createWorkers,
 	} {
 		if err := step(); err != nil {

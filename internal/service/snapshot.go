@@ -6,7 +6,6 @@ import (
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/internal/hist"
-	"github.com/warproute/warproute/internal/netdev"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
 
@@ -29,7 +28,7 @@ func (s *Service) Snapshot() *status.Snapshot {
 		}
 	}
 	snap.Config = s.reloads.current()
-	lost := s.readCounters()
+	lost := s.links.read(s.log)
 	s.ports.mu.Lock()
 	defer s.ports.mu.Unlock()
 	byNumber, at := snap.Stats.Ports, map[int]int{}
@@ -46,7 +45,7 @@ func (s *Service) Snapshot() *status.Snapshot {
 			MAC: s.ports.links[i].mac.String(), MTU: s.ports.links[i].mtu, Up: s.ports.links[i].up,
 		}
 		if l, ok := lost[current[i]]; ok {
-			state.Link = &status.Link{RxDropped: l.RxDropped, RxErrors: l.RxErrors, TxDropped: l.TxDropped, TxErrors: l.TxErrors}
+			state.Link = (*status.Link)(&l)
 		}
 		state.Bond = s.bondOf(i)
 		if s.ports.hasVLANs {
@@ -97,26 +96,4 @@ func ringStatus(c afxdp.PortStats) status.Rings {
 		RxDropped: c.RxDropped, RxRingFull: c.RxRingFull, FillRingEmpty: c.RxFillEmpty,
 		TxRingEmpty: c.TxEmpty, RxInvalid: c.RxInvalid, TxInvalid: c.TxInvalid,
 	}
-}
-
-// openCounters opens the counters of the interfaces. A router without them forwards all the same.
-func (s *Service) openCounters() (err error) {
-	if s.links, err = netdev.OpenCounters(); err != nil {
-		s.log.Warn("frames that interfaces lose are not shown", "err", err)
-		return nil
-	}
-	s.closers.push("close the counters of interfaces", s.links.Close)
-	return nil
-}
-
-// readCounters returns what the interfaces lost, by their names.
-func (s *Service) readCounters() map[string]netdev.Counters {
-	if s.links == nil {
-		return nil
-	}
-	lost, err := s.links.Read()
-	if err != nil {
-		s.linksFailed.Do(func() { s.log.Error("frames that interfaces lose are not shown", "err", err) })
-	}
-	return lost
 }
