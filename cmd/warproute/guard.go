@@ -29,7 +29,9 @@ gateway starts. The interfaces need not exist yet.
 
 Packets to and from this host pass, but for those that Linux would decrypt or encrypt.
 The rules are in the nftables table "inet warproute" (nft list table inet warproute) and
-stay until "warproute release", also after a gateway has stopped or was killed.
+stay until "warproute release", also after a gateway has stopped or was killed. Until a
+gateway runs, Linux forwards nothing from or to any VLAN, macvlan, ipvlan or MACsec
+interface either ("inet warproute-start"): those on the ports are not known before.
 
 A configuration without protect policies, or with ipsec.linux_forwarding: allow, blocks
 nothing.`,
@@ -49,10 +51,10 @@ nothing.`,
 				}
 			}
 			return withTable(func(t *guard.Table) error {
-				if _, err := t.Guard(ports...); err != nil {
+				if err := guardPorts(t, ports); err != nil {
 					return err
 				}
-				fmt.Fprintf(c.OutOrStdout(), "blocked: Linux forwards nothing from or to %s\n", strings.Join(ports, ", "))
+				fmt.Fprintf(c.OutOrStdout(), "blocked: Linux forwards nothing from or to %s, and until a gateway runs, from or to any VLAN or macvlan\n", strings.Join(ports, ", "))
 				return nil
 			})
 		},
@@ -64,12 +66,21 @@ nothing.`,
 	return c
 }
 
+// guardPorts guards ports before a gateway runs, and so all VLANs that may be on them.
+func guardPorts(t *guard.Table, ports []string) error {
+	if err := t.GuardStacked(); err != nil {
+		return err
+	}
+	_, err := t.Guard(ports...)
+	return err
+}
+
 // guardEarly guards the ports of a gateway that cannot start yet because the host lacks
 // something, such as an interface.
 func guardEarly(w io.Writer, file string) {
 	ports, err := config.GuardedPorts(file)
 	if err == nil && len(ports) > 0 {
-		err = withTable(func(t *guard.Table) error { _, err := t.Guard(ports...); return err })
+		err = withTable(func(t *guard.Table) error { return guardPorts(t, ports) })
 	}
 	if err != nil {
 		fmt.Fprintf(w, "warproute: Linux can forward past the gateway until it starts: %v\n", err)

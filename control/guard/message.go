@@ -22,6 +22,8 @@ const (
 	hookForward     = 2
 	hookPostrouting = 4
 	portNATT        = 4500 // UDP port of IKE and ESP (RFC 3948)
+	metaIIFKind     = 26   // NFT_META_IIFKIND, since Linux 5.6
+	metaOIFKind     = 27   // NFT_META_OIFKIND
 )
 
 // hostEndian makes nft(8) print the names: type 0 (key byte order), 4 bytes, 1 (host byte order).
@@ -52,19 +54,24 @@ func nested(kind uint16, attrs ...[]byte) []byte {
 
 // replacement returns the commands of a transaction that replaces the table by one with rules.
 func replacement(names []string, rules []rule) []rtnl.Command {
-	name := text(unix.NFTA_TABLE_NAME, table)
-	commands := []rtnl.Command{
-		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)}, // NFT_MSG_DELTABLE fails without a table
-		{Kind: unix.NFT_MSG_DELTABLE, Body: message(name)},
-		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)},
-		{Kind: unix.NFT_MSG_NEWSET, Flags: unix.NLM_F_CREATE, Body: message(
+	return replaceTable(table, rules,
+		rtnl.Command{Kind: unix.NFT_MSG_NEWSET, Flags: unix.NLM_F_CREATE, Body: message(
 			text(unix.NFTA_SET_TABLE, table), text(unix.NFTA_SET_NAME, set), number(unix.NFTA_SET_FLAGS, 0),
 			number(unix.NFTA_SET_KEY_TYPE, typeIfname), number(unix.NFTA_SET_KEY_LEN, nameLen), number(unix.NFTA_SET_ID, setID),
 			attr(unix.NFTA_SET_USERDATA, hostEndian),
 		)},
-		elements(unix.NFT_MSG_NEWSETELEM, names),
-		chain("forward", hookForward, first), chain("input", hookInput, first), chain("postrouting", hookPostrouting, last),
-	}
+		elements(unix.NFT_MSG_NEWSETELEM, names))
+}
+
+// replaceTable returns the commands that replace a table by one with sets and rules.
+func replaceTable(table string, rules []rule, sets ...rtnl.Command) []rtnl.Command {
+	name := text(unix.NFTA_TABLE_NAME, table)
+	commands := append([]rtnl.Command{
+		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)}, // NFT_MSG_DELTABLE fails without a table
+		{Kind: unix.NFT_MSG_DELTABLE, Body: message(name)},
+		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)},
+	}, sets...)
+	commands = append(commands, chain(table, "forward", hookForward, first), chain(table, "input", hookInput, first), chain(table, "postrouting", hookPostrouting, last))
 	for _, r := range rules {
 		commands = append(commands, rtnl.Command{Kind: unix.NFT_MSG_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_APPEND, Body: message(
 			text(unix.NFTA_RULE_TABLE, table), text(unix.NFTA_RULE_CHAIN, r.chain), nested(unix.NFTA_RULE_EXPRESSIONS, r.expressions...),
@@ -74,7 +81,7 @@ func replacement(names []string, rules []rule) []rtnl.Command {
 }
 
 // chain returns the command that creates a base chain with policy accept.
-func chain(name string, hook uint32, priority int32) rtnl.Command {
+func chain(table, name string, hook uint32, priority int32) rtnl.Command {
 	return rtnl.Command{Kind: unix.NFT_MSG_NEWCHAIN, Flags: unix.NLM_F_CREATE, Body: message(
 		text(unix.NFTA_CHAIN_TABLE, table), text(unix.NFTA_CHAIN_NAME, name), text(unix.NFTA_CHAIN_TYPE, "filter"),
 		nested(unix.NFTA_CHAIN_HOOK, number(unix.NFTA_HOOK_HOOKNUM, hook), number(unix.NFTA_HOOK_PRIORITY, uint32(priority))),

@@ -94,15 +94,20 @@ func (t *Table) Guard(names ...string) (changed bool, err error) {
 	return true, explain(fmt.Sprintf("have the nftables table %s drop what Linux would forward from or to %q", TableName, names), err)
 }
 
-// Release removes interfaces from the table, so that Linux forwards by its settings again. It
-// deletes the table with the last interface.
+// Release removes interfaces from the table, so that Linux forwards by its settings again. With the
+// last interface it deletes the table, and undoes GuardStacked.
 func (t *Table) Release(names ...string) error {
 	have, _, err := t.read()
-	if err != nil || len(have) == 0 {
+	if err != nil {
 		return err
 	}
 	left := slices.DeleteFunc(slices.Clone(have), func(name string) bool { return slices.Contains(names, name) })
 	gone := slices.DeleteFunc(slices.Clone(have), func(name string) bool { return slices.Contains(left, name) })
+	if len(left) == 0 {
+		if err := t.ReleaseStacked(); err != nil || len(have) == 0 {
+			return err
+		}
+	}
 	var command rtnl.Command
 	switch {
 	case len(left) == 0:

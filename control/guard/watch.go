@@ -39,6 +39,7 @@ type Watcher struct {
 
 	refreshing sync.Mutex // guards the fields below, and the table
 	ports      []string
+	started    bool
 
 	known map[int]bool          // interface indices of the ports, including renamed ones
 	last  map[string]forwarding // by interface name
@@ -107,6 +108,15 @@ func (w *Watcher) Add(port string) error {
 	w.ports = append(w.ports, port)
 	w.Check()
 	return nil
+}
+
+// Started tells that the gateway handles the frames of all VLANs of its ports, and drops those of unknown ones: what GuardStacked
+// blocks is no longer blocked.
+func (w *Watcher) Started() {
+	w.refreshing.Lock()
+	w.started = true
+	w.refreshing.Unlock()
+	w.Check()
 }
 
 // mentionsTable reports whether an nf_tables event contains the name of the table.
@@ -208,6 +218,11 @@ func (w *Watcher) refresh() error {
 		}
 		if err := w.restore(names); err != nil {
 			return err
+		}
+		if w.started {
+			if err := w.table.ReleaseStacked(); err != nil {
+				return err
+			}
 		}
 	}
 	w.mu.Lock()

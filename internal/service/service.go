@@ -142,6 +142,9 @@ func (s *Service) start(build metrics.Build) error {
 			return err
 		}
 	}
+	if s.guard != nil {
+		s.guard.Started()
+	}
 	s.watchPorts()
 	return nil
 }
