@@ -83,7 +83,9 @@ func (c *Config) checkPortTypes(running []Port) (errs Errors) {
 			continue
 		}
 		if r, ok := errors.AsType[*netdev.Refusal](netdev.CheckPort(p.Interface)); ok {
-			errs = append(errs, c.fault(fmt.Sprintf("ports[%d].interface", i), r.Reason, r.Hint))
+			err := c.fault(fmt.Sprintf("ports[%d].interface", i), r.Reason, r.Hint)
+			err.Transient = r.Later
+			errs = append(errs, err)
 		}
 	}
 	return errs

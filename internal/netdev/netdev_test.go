@@ -120,8 +120,12 @@ func TestCheckPortOfBonds(t *testing.T) {
 	} {
 		all := devices()
 		change(all[3], all)
-		if r := refuse(all[3], all); (r != nil) != (want != "") || r != nil && !strings.Contains(r.Reason, want) {
+		r := refuse(all[3], all)
+		if (r != nil) != (want != "") || r != nil && !strings.Contains(r.Reason, want) {
 			t.Errorf("%v, want %q", r, want)
+		}
+		if later := strings.HasPrefix(want, "mode ") || want == "without members"; r != nil && r.Later != later {
+			t.Errorf("%v: may change while the host boots: %v", r, r.Later)
 		}
 	}
 }

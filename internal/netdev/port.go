@@ -6,7 +6,10 @@ import (
 )
 
 // Refusal is the error about an interface that cannot be a port, with a hint.
-type Refusal struct{ Reason, Hint string }
+type Refusal struct {
+	Reason, Hint string
+	Later        bool // it may become one while the host boots
+}
 
 func (r *Refusal) Error() string { return fmt.Sprintf("%s (%s)", r.Reason, r.Hint) }
 
@@ -40,7 +43,7 @@ func CheckSockets(name string, member bool) error {
 	case r != nil:
 		return r
 	case d.Kind == "bond":
-		return &Refusal{d.Name + " is a bond: Linux does not deliver the frames of its members to AF_XDP sockets of the bond", "open the members"}
+		return &Refusal{Reason: d.Name + " is a bond: Linux does not deliver the frames of its members to AF_XDP sockets of the bond", Hint: "open the members"}
 	}
 	return k.err
 }
@@ -61,34 +64,36 @@ func refuse(d *Device, in namespace) *Refusal {
 	switch {
 	case d.Kind == "team":
 		return &Refusal{
-			fmt.Sprintf("%s is a team: the router follows the members of bonds only, and Linux delivers no frames of members to AF_XDP sockets of the team", d.Name),
-			"use a bond instead, or a VLAN interface on " + d.Name,
+			Reason: fmt.Sprintf("%s is a team: the router follows the members of bonds only, and Linux delivers no frames of members to AF_XDP sockets of the team", d.Name),
+			Hint:   "use a bond instead, or a VLAN interface on " + d.Name,
 		}
 	case d.Kind == "bond" && !slices.Contains(bondModes, d.Mode):
 		return &Refusal{
-			fmt.Sprintf("%s is a bond in mode %s: the router supports active-backup, balance-xor and 802.3ad, in which each flow has one member", d.Name, d.Mode),
-			fmt.Sprintf("remove the members and set another mode (ip link set %s type bond mode 802.3ad)", d.Name),
+			Reason: fmt.Sprintf("%s is a bond in mode %s: the router supports active-backup, balance-xor and 802.3ad, in which each flow has one member", d.Name, d.Mode),
+			Hint:   fmt.Sprintf("remove the members and set another mode (ip link set %s type bond mode 802.3ad)", d.Name),
+			Later:  true,
 		}
 	case d.Kind == "bond" && d.MemberOf != "" && d.MemberOf != "vrf": // doctor and the mirror report a VRF
 		return &Refusal{
-			fmt.Sprintf("%s is a bond in %s %s, which receives its packets", d.Name, d.MemberOf, master()),
-			fmt.Sprintf("ip link set %s nomaster", d.Name),
+			Reason: fmt.Sprintf("%s is a bond in %s %s, which receives its packets", d.Name, d.MemberOf, master()),
+			Hint:   fmt.Sprintf("ip link set %s nomaster", d.Name),
 		}
 	case d.Kind == "bond" && len(in.members(d)) == 0:
 		return &Refusal{
-			d.Name + " is a bond without members: the router needs one at the start",
-			fmt.Sprintf("add members (ip link set NAME master %s)", d.Name),
+			Reason: d.Name + " is a bond without members: the router needs one at the start",
+			Hint:   fmt.Sprintf("add members (ip link set NAME master %s)", d.Name),
+			Later:  true,
 		}
 	case d.MemberOf == "bond":
 		bond := master()
 		return &Refusal{
-			fmt.Sprintf("%s is a member of bond %s: the bond is the port, since routes lead over it", d.Name, bond),
-			fmt.Sprintf("use %s as the port instead of its members, or ip link set %s nomaster", bond, d.Name),
+			Reason: fmt.Sprintf("%s is a member of bond %s: the bond is the port, since routes lead over it", d.Name, bond),
+			Hint:   fmt.Sprintf("use %s as the port instead of its members, or ip link set %s nomaster", bond, d.Name),
 		}
 	case d.MemberOf == "team":
 		return &Refusal{
-			fmt.Sprintf("%s is a member of team %s: the router would receive in place of the team, and routes lead over the team", d.Name, master()),
-			fmt.Sprintf("ip link set %s nomaster", d.Name),
+			Reason: fmt.Sprintf("%s is a member of team %s: the router would receive in place of the team, and routes lead over the team", d.Name, master()),
+			Hint:   fmt.Sprintf("ip link set %s nomaster", d.Name),
 		}
 	}
 	return nil

@@ -3,8 +3,10 @@
 package stock
 
 import (
+	"errors"
 	"net/netip"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -57,10 +59,11 @@ func testPorts(t *testing.T, program string) {
 		for _, c := range []struct {
 			port, reason string
 			verbs        []string
+			code         int // of check and run; 75: systemd tries again
 		}{
-			{"wan0", "wan0 is a member of bond bond0: the bond is the port", []string{"doctor", "check", "run"}},
-			{"bond1", "bond1 is a bond in mode balance-rr: the router supports active-backup", []string{"check"}},
-			{"bond2", "bond2 is a bond without members", []string{"check"}},
+			{"wan0", "wan0 is a member of bond bond0: the bond is the port", []string{"doctor", "check", "run"}, 78},
+			{"bond1", "bond1 is a bond in mode balance-rr: the router supports active-backup", []string{"check", "run"}, 75},
+			{"bond2", "bond2 is a bond without members", []string{"check", "run"}, 75},
 		} {
 			config := filepath.Join(t.TempDir(), "router.yaml")
 			require.NoError(t, os.WriteFile(config, []byte("ports: [{interface: lan0}, {interface: "+c.port+"}]\n"), 0o600))
@@ -70,8 +73,12 @@ func testPorts(t *testing.T, program string) {
 				"run":    {"--config", config, "--socket", "/run/stock.sock"},
 			}
 			for _, verb := range c.verbs {
-				if out, err := n.router.Run(program, append([]string{verb}, args[verb]...)...); err == nil || !strings.Contains(out, c.reason) {
+				out, err := n.router.Run(program, append([]string{verb}, args[verb]...)...)
+				if err == nil || !strings.Contains(out, c.reason) {
 					t.Errorf("%s of port %s: %v, want %q in\n%s", verb, c.port, err, c.reason, out)
+				}
+				if exit, ok := errors.AsType[*exec.ExitError](err); verb != "doctor" && (!ok || exit.ExitCode() != c.code) {
+					t.Errorf("%s of port %s: %v, want exit code %d", verb, c.port, err, c.code)
 				}
 			}
 		}
