@@ -110,11 +110,17 @@ func (s *state) logicalOf(l *link) (p LogicalPort, ok bool) {
 	if l.Kind == "bond" {
 		return s.logicalOfBond(l)
 	}
-	if l.Kind != "vlan" || !s.routed(&l.Link) || l.Address == [6]byte{} {
+	if l.Kind != "vlan" || l.Address == [6]byte{} {
 		return p, false
 	}
 	p.Parent = s.portNumber(l.Parent)
 	if p.Parent < 0 {
+		return p, false
+	}
+	if !s.routed(&l.Link) {
+		if l.InVRF() {
+			s.warnOnce("gateway VRF", "VLAN interface "+l.Name+" is in a VRF, which an IPsec gateway does not support: it is no port, and its packets are dropped as transit_vlan")
+		}
 		return p, false
 	}
 	if p.Physical = p.Parent; p.Parent >= len(s.ports) {

@@ -8,7 +8,7 @@ const onlyLocal = "a gateway passes Linux only packets for this host, because Li
 
 // transitDrops lists the reasons in the order of `show drops`.
 var transitDrops = []transitDrop{
-	{"transit_vlan", onlyLocal + "the frame has a VLAN tag that no VLAN interface of the port has", "create the VLAN interface of the port (ip link add link PORT name PORT.7 type vlan id 7), which makes the VLAN a port, or route it by another host"},
+	{"transit_vlan", onlyLocal + "the frame has a VLAN tag that no VLAN interface of the port has", "create the VLAN interface of the port (ip link add link PORT name PORT.7 type vlan id 7), which makes the VLAN a port, outside VRFs, or route it by another host"},
 	{"transit_ether_type", onlyLocal + "the frame carries MPLS", "disable MPLS towards this port"},
 	{"transit_other_mac", onlyLocal + "the destination MAC address is not the port's, or the port of a gateway is in a VRF", "check for a stale ARP entry on a neighbor, or a flooding switch; a macvlan interface on a port works for this host only"},
 	{"transit_ipv4_options", onlyLocal + "the packet has IPv4 options", "send packets without options; only those to addresses of this host may have options"},
