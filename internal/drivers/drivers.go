@@ -51,7 +51,7 @@ type Driver struct {
 	// NoRedirect reports native XDP without redirection: sockets would receive nothing.
 	NoRedirect bool
 	// ForgetsProgram reports that the driver no longer runs its XDP program after the interface was set
-	// down and up, though Linux shows it as attached.
+	// down and up, or got another MTU or other rings, though Linux shows it as attached.
 	ForgetsProgram bool
 
 	Note   string

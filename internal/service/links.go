@@ -143,8 +143,10 @@ func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	}
 }
 
-// forgets reports whether a link came up again.
-func forgets(before, now link) bool { return before.mac != 0 && !before.up && now.up }
+// forgets reports whether a link came up again, or its driver opened its rings again for another MTU.
+func forgets(before, now link) bool {
+	return before.mac != 0 && now.up && (!before.up || now.mtu != before.mtu)
+}
 
 // checkQueues logs ports with more queues than sockets: frames on the others are dropped as
 // no_socket. Linux does not permit fewer queues.
