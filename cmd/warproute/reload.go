@@ -24,6 +24,7 @@ These keys can change while the router runs:
   batch                   from the next chunk on (max_packets above the value at the
                           start only without a GPU)
   busy_poll               unless a port is zero-copy
+  cores                   unless napi is thread
   icmp                    limits start again
   metrics                 the new address is served before the old one closes
   status.listen           the same
