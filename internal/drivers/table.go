@@ -41,7 +41,7 @@ func (d Driver) notes() string {
 		notes = append(notes, "attaching resets the link")
 	}
 	if d.ForgetsProgram {
-		notes = append(notes, "runs no program after the interface was set down and up, or got another MTU: restart the router")
+		notes = append(notes, "runs no program after the interface was set down and up, or got another MTU: the router attaches it again after 2 to 3 s of traffic")
 	}
 	if d.Note != "" {
 		notes = append(notes, d.Note)

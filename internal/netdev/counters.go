@@ -9,9 +9,10 @@ import (
 	"sync"
 )
 
-// Counters are frames that interfaces lost, by the counters of their drivers and of Linux since they were created
+// Counters are frames that an interface received or lost, by the counters of its driver and of Linux since it was created
 // (`ip -s link`, net/core/net-procfs.c).
 type Counters struct {
+	RxPackets uint64
 	RxDropped uint64 // for want of a receive buffer ("missed"), by the driver, or by Linux
 	RxErrors  uint64
 	TxDropped uint64
@@ -50,9 +51,9 @@ func (c *CounterFile) Read() (map[string]Counters, error) {
 
 // Columns of /proc/net/dev after the name.
 const (
-	rxErrors, rxDropped = 2, 3
-	txErrors, txDropped = 10, 11
-	counterColumns      = 16
+	rxPackets, rxErrors, rxDropped = 1, 2, 3
+	txErrors, txDropped            = 10, 11
+	counterColumns                 = 16
 )
 
 func parseCounters(text string) (map[string]Counters, error) {
@@ -67,7 +68,7 @@ func parseCounters(text string) (map[string]Counters, error) {
 			return nil, fmt.Errorf("read the counters of interfaces: %q has %d columns, not %d", line, len(columns), counterColumns)
 		}
 		var c Counters
-		for column, to := range map[int]*uint64{rxErrors: &c.RxErrors, rxDropped: &c.RxDropped, txErrors: &c.TxErrors, txDropped: &c.TxDropped} {
+		for column, to := range map[int]*uint64{rxPackets: &c.RxPackets, rxErrors: &c.RxErrors, rxDropped: &c.RxDropped, txErrors: &c.TxErrors, txDropped: &c.TxDropped} {
 			n, err := strconv.ParseUint(columns[column], 10, 64)
 			if err != nil {
 				return nil, fmt.Errorf("read the counters of interfaces: %q: %w", line, err)

@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/fib"
-	"github.com/warproute/warproute/internal/drivers"
 	"github.com/warproute/warproute/internal/netdev"
 )
 
@@ -133,19 +131,10 @@ func (s *Service) portChanged(port int, mac [6]byte, mtu int, up bool) {
 	}
 	name := p.Name
 	s.log.Info("port changed", "port", name, "up", up, "mtu", mtu, "mac", m)
-	if d, _ := drivers.Find(netdev.DriverOf(name).Name); d.ForgetsProgram && forgets(before, now) && p.Mode != afxdp.Generic {
-		s.log.Error("driver may no longer run the XDP program, frames then go to Linux uncounted", "port", name, "reason", d.Name,
-			"hint", "restart the router if the counters of `warproute show ports` stand still")
-	}
 	s.warnAboutMTU(name, mtu)
 	if err := p.SetMAC(mac); err != nil {
 		s.log.Error("port MAC not set, frames to the new address go to Linux", "port", name, "err", err)
 	}
-}
-
-// forgets reports whether a link came up again, or its driver opened its rings again for another MTU.
-func forgets(before, now link) bool {
-	return before.mac != 0 && now.up && (!before.up || now.mtu != before.mtu)
 }
 
 // checkQueues logs ports with more queues than sockets: frames on the others are dropped as

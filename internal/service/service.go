@@ -186,6 +186,7 @@ func (s *Service) startWatchers() error {
 	s.every(time.Second, s.checkQueues())
 	s.every(time.Second, s.checkHealth())
 	s.every(time.Second, s.checkRefused())
+	s.every(time.Second, s.checkPrograms())
 	s.every(time.Second, func(time.Time) { s.updateRPF() })
 	s.every(time.Second, func(time.Time) { s.updateTunnels() })
 	s.every(time.Second, s.checkExit())

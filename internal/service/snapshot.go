@@ -45,7 +45,7 @@ func (s *Service) Snapshot() *status.Snapshot {
 			MAC: s.ports.links[i].mac.String(), MTU: s.ports.links[i].mtu, Up: s.ports.links[i].up,
 		}
 		if l, ok := lost[current[i]]; ok {
-			state.Link = (*status.Link)(&l)
+			state.Link = &status.Link{RxDropped: l.RxDropped, RxErrors: l.RxErrors, TxDropped: l.TxDropped, TxErrors: l.TxErrors}
 		}
 		state.Bond = s.bondOf(i)
 		if s.ports.hasVLANs {

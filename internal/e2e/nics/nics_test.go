@@ -43,7 +43,7 @@ func TestForwarding(t *testing.T) {
 						rate = p.transferRate(t)
 					}
 					r.survivesChanges(t)
-					r.reportsForgottenProgram(t)
+					r.attachesForgottenProgram(t)
 					r.stop()
 					if full() {
 						p.linuxForwards(t, func() {
