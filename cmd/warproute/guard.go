@@ -29,9 +29,9 @@ gateway starts. The interfaces need not exist yet.
 
 Packets to and from this host pass, but for those that Linux would decrypt or encrypt.
 The rules are in the nftables table "inet warproute" (nft list table inet warproute) and
-stay until "warproute release", also after a gateway has stopped or was killed. Until a
+stay until "warproute release", also after a gateway has stopped or was killed. Unless a
 gateway runs, Linux forwards nothing from or to any VLAN, macvlan, ipvlan or MACsec
-interface either ("inet warproute-start"): those on the ports are not known before.
+interface either ("inet warproute-start"): nobody knows which are on the ports.
 
 A configuration without protect policies, or with ipsec.linux_forwarding: allow, blocks
 nothing.`,
@@ -41,11 +41,12 @@ nothing.`,
 			case (file == "") == (len(ports) == 0):
 				return cli.UsageError(errors.New("guard needs either --config FILE or --port IFACE"))
 			case file != "":
+				var gateway bool
 				var err error
-				if ports, err = config.GuardedPorts(file); err != nil {
+				if ports, gateway, err = config.GuardedPorts(file); err != nil {
 					return cli.ConfigError(err)
 				}
-				if len(ports) == 0 {
+				if !gateway {
 					fmt.Fprintf(c.OutOrStdout(), "%s needs no guard\n", file)
 					return nil
 				}
@@ -54,7 +55,7 @@ nothing.`,
 				if err := guardPorts(t, ports); err != nil {
 					return err
 				}
-				fmt.Fprintf(c.OutOrStdout(), "blocked: Linux forwards nothing from or to %s, and until a gateway runs, from or to any VLAN or macvlan\n", strings.Join(ports, ", "))
+				fmt.Fprintf(c.OutOrStdout(), "blocked: Linux forwards nothing from or to %s, and unless a gateway runs, from or to any VLAN or macvlan\n", list(ports))
 				return nil
 			})
 		},
@@ -66,20 +67,24 @@ nothing.`,
 	return c
 }
 
-// guardPorts guards ports before a gateway runs, and so all VLANs that may be on them.
+// guardPorts guards ports and, unless their gateway runs, all VLANs that may be on them.
 func guardPorts(t *guard.Table, ports []string) error {
-	if err := t.GuardStacked(); err != nil {
-		return err
+	if len(ports) > 0 {
+		if _, err := t.Guard(ports...); err != nil {
+			return err
+		}
 	}
-	_, err := t.Guard(ports...)
-	return err
+	if len(doctor.Running(ports)) > 0 {
+		return nil
+	}
+	return t.GuardStacked()
 }
 
 // guardEarly guards the ports of a gateway that cannot start yet because the host lacks
 // something, such as an interface.
 func guardEarly(w io.Writer, file string) {
-	ports, err := config.GuardedPorts(file)
-	if err == nil && len(ports) > 0 {
+	ports, gateway, err := config.GuardedPorts(file)
+	if err == nil && gateway {
 		err = withTable(func(t *guard.Table) error { return guardPorts(t, ports) })
 	}
 	if err != nil {
@@ -97,7 +102,8 @@ Linux forwards on them again as configured (net.ipv4.ip_forward and similar), so
 that the gateway's policies protect can leave in cleartext.
 
 Without --port, all blocked interfaces of this network namespace are released, and Linux
-transmits packets on XFRM interfaces itself again. Ports of a running router are refused.`,
+transmits packets on XFRM interfaces itself again. With --port, VLANs stay blocked until the
+last interface is released. Ports of a running router are refused.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			return withTable(func(t *guard.Table) error {
@@ -110,8 +116,14 @@ transmits packets on XFRM interfaces itself again. Ports of a running router are
 						return cli.UsageError(fmt.Errorf("release %s: not blocked; blocked interfaces: %s", name, list(names)))
 					}
 				}
+				released := names
+				if stacked, err := t.GuardsStacked(); err != nil {
+					return err
+				} else if stacked {
+					released = append(released, "all VLANs")
+				}
 				if len(ports) > 0 {
-					names = ports
+					names, released = ports, ports
 				}
 				if running := doctor.Running(names); len(running) > 0 {
 					return fmt.Errorf("release %s: a router runs on %s (stop it first)", list(names), list(running))
@@ -124,7 +136,7 @@ transmits packets on XFRM interfaces itself again. Ports of a running router are
 						return err
 					}
 				}
-				fmt.Fprintf(c.OutOrStdout(), "released: %s\n", list(names))
+				fmt.Fprintf(c.OutOrStdout(), "released: %s\n", list(released))
 				return nil
 			})
 		},

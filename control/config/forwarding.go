@@ -23,23 +23,24 @@ func ForwardingSettings(interfaces ...string) []string {
 // interface names can contain dots.
 func SettingName(path string) string { return strings.NewReplacer("/", ".", ".", "/").Replace(path) }
 
-// GuardedPorts returns the ports of an IPsec gateway with linux_forwarding: drop. Linux must not
-// forward packets from or to them. It ignores mistakes elsewhere in the file and reads no key
+// GuardedPorts returns whether a configuration is of an IPsec gateway with linux_forwarding: drop, and its ports, of which there may be none
+// yet if it has patterns. Linux must not forward packets from or to them. It ignores mistakes elsewhere in the file and reads no key
 // files, so that a gateway with a broken configuration is also guarded.
-func GuardedPorts(path string) (names []string, err error) {
+func GuardedPorts(path string) (names []string, gateway bool, err error) {
 	data, _, err := textfile.Read(path, maxFileSize)
 	if err != nil {
-		return nil, fmt.Errorf("read configuration: %w", err)
+		return nil, false, fmt.Errorf("read configuration: %w", err)
 	}
 	r := read(path, data)
 	defer r.config.IPsec.Zero()
 	if len(r.errs) > 0 && len(r.config.Ports) == 0 {
-		return nil, r.errs
+		return nil, false, r.errs
 	}
 	if !r.config.Protects() || r.config.IPsec.LinuxForwarding != LinuxForwardingDrop {
-		return nil, nil
+		return nil, false, nil
 	}
-	return r.config.present()
+	names, err = r.config.present()
+	return names, true, err
 }
 
 // checkForwarding checks that forwarding by Linux is off if the configuration has policies and

@@ -190,16 +190,17 @@ func TestGuardedPortsIgnoreOtherMistakes(t *testing.T) {
 		{ports + "ipsec: {source: xfrm, linux_forwarding: allow}", nil, ""},
 		{ports + "ipsec: {" + policy + ", sas: [{name: a, key_file: gone}]}", both, ""},
 		{ports + "engine: nonsense\nipsec: {" + policy + ", unknown: 1}", both, ""},
+		{"ports: [\"none?\"]\nipsec: {source: xfrm}", []string{}, ""}, // a gateway whose interfaces do not exist yet
 		{"ipsec: [", nil, "f.yaml"},
 	} {
 		path := filepath.Join(t.TempDir(), "f.yaml")
 		require.NoError(t, os.WriteFile(path, []byte(tt.text), 0o600))
-		got, err := GuardedPorts(path)
-		if !slices.Equal(got, tt.want) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
+		got, gateway, err := GuardedPorts(path)
+		if !slices.Equal(got, tt.want) || gateway != (tt.want != nil) || (err == nil) != (tt.err == "") || err != nil && !strings.Contains(err.Error(), tt.err) {
 			t.Errorf("%q: %q, %v", tt.text, got, err)
 		}
 	}
-	if _, err := GuardedPorts("/no/such/file"); err == nil {
+	if _, _, err := GuardedPorts("/no/such/file"); err == nil {
 		t.Error("no error without a file")
 	}
 }

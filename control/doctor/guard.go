@@ -6,6 +6,9 @@ import (
 	"github.com/warproute/warproute/control/guard"
 )
 
+// allVLANs stands for the interfaces of guard.Table.GuardStacked.
+const allVLANs = "all VLANs"
+
 // guarded returns the interfaces whose forwarding in Linux a gateway blocks.
 func guarded() ([]string, error) {
 	t, err := guard.Open()
@@ -13,7 +16,15 @@ func guarded() ([]string, error) {
 		return nil, err
 	}
 	defer t.Close()
-	return t.Guarded()
+	names, err := t.Guarded()
+	if err != nil {
+		return nil, err
+	}
+	stacked, err := t.GuardsStacked()
+	if stacked {
+		names = append(names, allVLANs)
+	}
+	return names, err
 }
 
 // Running returns the interfaces with the XDP program of a router.

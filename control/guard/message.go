@@ -60,10 +60,11 @@ func replacement(names []string, rules []rule) []rtnl.Command {
 			number(unix.NFTA_SET_KEY_TYPE, typeIfname), number(unix.NFTA_SET_KEY_LEN, nameLen), number(unix.NFTA_SET_ID, setID),
 			attr(unix.NFTA_SET_USERDATA, hostEndian),
 		)},
-		elements(unix.NFT_MSG_NEWSETELEM, names))
+		elements(unix.NFT_MSG_NEWSETELEM, names),
+		chain(table, "forward", hookForward, first), chain(table, "input", hookInput, first), chain(table, "postrouting", hookPostrouting, last))
 }
 
-// replaceTable returns the commands that replace a table by one with sets and rules.
+// replaceTable returns the commands that replace a table by one with sets and chains, and rules.
 func replaceTable(table string, rules []rule, sets ...rtnl.Command) []rtnl.Command {
 	name := text(unix.NFTA_TABLE_NAME, table)
 	commands := append([]rtnl.Command{
@@ -71,7 +72,6 @@ func replaceTable(table string, rules []rule, sets ...rtnl.Command) []rtnl.Comma
 		{Kind: unix.NFT_MSG_DELTABLE, Body: message(name)},
 		{Kind: unix.NFT_MSG_NEWTABLE, Flags: unix.NLM_F_CREATE, Body: message(name)},
 	}, sets...)
-	commands = append(commands, chain(table, "forward", hookForward, first), chain(table, "input", hookInput, first), chain(table, "postrouting", hookPostrouting, last))
 	for _, r := range rules {
 		commands = append(commands, rtnl.Command{Kind: unix.NFT_MSG_NEWRULE, Flags: unix.NLM_F_CREATE | unix.NLM_F_APPEND, Body: message(
 			text(unix.NFTA_RULE_TABLE, table), text(unix.NFTA_RULE_CHAIN, r.chain), nested(unix.NFTA_RULE_EXPRESSIONS, r.expressions...),

@@ -20,20 +20,15 @@ type rule struct {
 }
 
 // allRules are the rules of the table, in order; the package comment shows them as nft(8) does.
-var allRules = rulesFor(inPorts(unix.NFT_META_IIFNAME), inPorts(unix.NFT_META_OIFNAME))
-
-// rulesFor returns the rules for packets that match a condition on the interface that received them, or on the one that they leave by.
-func rulesFor(in, out []byte) []rule {
-	return []rule{
-		{chain: "forward", expressions: drop(in)},
-		{chain: "forward", expressions: drop(out)},
-		{chain: "input", expressions: drop(in, protocol(unix.IPPROTO_ESP))},
-		{chain: "input", expressions: drop(in, protocol(unix.IPPROTO_UDP),
-			transport(2, 2), compare(unix.NFT_CMP_EQ, binary.BigEndian.AppendUint16(nil, portNATT)),
-			transport(8, 4), compare(unix.NFT_CMP_NEQ, make([]byte, 4)), // SPI; IKE has a zero marker here, and keepalives end before it (RFC 3948)
-		)},
-		{chain: "postrouting", expressions: drop(out, transformed(), compare(unix.NFT_CMP_EQ, []byte{1})), xfrm: true},
-	}
+var allRules = []rule{
+	{chain: "forward", expressions: drop(inPorts(unix.NFT_META_IIFNAME))},
+	{chain: "forward", expressions: drop(inPorts(unix.NFT_META_OIFNAME))},
+	{chain: "input", expressions: drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_ESP))},
+	{chain: "input", expressions: drop(inPorts(unix.NFT_META_IIFNAME), protocol(unix.IPPROTO_UDP),
+		transport(2, 2), compare(unix.NFT_CMP_EQ, binary.BigEndian.AppendUint16(nil, portNATT)),
+		transport(8, 4), compare(unix.NFT_CMP_NEQ, make([]byte, 4)), // SPI; IKE has a zero marker here, and keepalives end before it (RFC 3948)
+	)},
+	{chain: "postrouting", expressions: drop(inPorts(unix.NFT_META_OIFNAME), transformed(), compare(unix.NFT_CMP_EQ, []byte{1})), xfrm: true},
 }
 
 // drop returns the expressions of a rule that counts and drops matching packets.

@@ -110,6 +110,17 @@ func (w *Watcher) Add(port string) error {
 	return nil
 }
 
+// GuardStacked is Table.GuardStacked until Started: before the gateway handles VLANs, and when it ends and no other has its ports.
+func (w *Watcher) GuardStacked() error {
+	w.refreshing.Lock()
+	defer w.refreshing.Unlock()
+	w.started = false
+	if !w.drop {
+		return nil
+	}
+	return w.table.GuardStacked()
+}
+
 // Started tells that the gateway handles the frames of all VLANs of its ports, and drops those of unknown ones: what GuardStacked
 // blocks is no longer blocked.
 func (w *Watcher) Started() {

@@ -127,6 +127,9 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		l := newLeakLab(t)
 		_, _ = l.Router.Run(program, "guard", "--config", l.config) // as at boot
 		l.linuxForwards(true)
+		if n := l.throughNew(); n > 0 {
+			t.Errorf("%d packets left in cleartext by interfaces that were created before the start", n)
+		}
 		l.send(l.all()...)
 		l.sent(0.1)
 		l.start()
@@ -163,12 +166,18 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		r.Stop()
 		l.finish()
 		l.reachable("stopped")
+		if n := l.throughNew(); n > 0 {
+			t.Errorf("%d packets left in cleartext by interfaces that were created after the stop", n)
+		}
 		must(t, l.Router, program, "release")
 		l.send(l.all()...)
 		<-l.ended
 		time.Sleep(100 * time.Millisecond)
 		if n := l.clear.Load(); n < protected/2 {
 			t.Errorf("after the release, Linux forwarded %d packets of %d: the test may not count leaks", n, protected)
+		}
+		if n := l.throughNew(); n < protected/2 {
+			t.Errorf("after the release, Linux forwarded %d packets of %d by new interfaces: the test may not count leaks", n, protected)
 		}
 	})
 	t.Run("upgrade, and back", func(t *testing.T) {
@@ -202,6 +211,20 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		kill(t, r.Process)
 		l.finish()
 	})
+}
+
+// throughNew sends packets to an interface on a port that no gateway knows, with a route over another one on the other port, and
+// returns how many Linux forwarded.
+func (l *leakLab) throughNew() int64 {
+	l.t.Helper()
+	ip(l.t, l.Router, "link add new0 link "+lab.LAN+" up type macvlan mode private", "link add new1 link "+lab.WAN+" up type macvlan mode private",
+		"addr add 10.99.0.1/24 dev new1", fmt.Sprintf("neigh add 10.99.0.2 lladdr %v dev new1", macOf(l.t, l.Server, lab.ServerLink)), "route replace 10.9.0.0/16 via 10.99.0.2")
+	before := l.clear.Load()
+	l.send(l.frame(macOf(l.t, l.Router, "new0"), nil, false, 0))
+	<-l.ended
+	time.Sleep(100 * time.Millisecond)
+	ip(l.t, l.Router, "route replace 10.9.0.0/16 via 10.8.0.2", "link delete new0", "link delete new1")
+	return l.clear.Load() - before
 }
 
 func (r *router) awaitLog(text string) { r.T.Helper(); r.awaitLogs(text, 1) }

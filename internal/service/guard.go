@@ -29,6 +29,17 @@ func (s *Service) startGuard() (err error) {
 		return fmt.Errorf("block Linux's forwarding past the IPsec policies: %w", err)
 	}
 	s.closers.push("stop watching Linux's forwarding", infallible(s.guard.Close))
+	if !s.inherits() {
+		if err := s.guard.GuardStacked(); err != nil {
+			return err
+		}
+	}
+	s.closers.push("block Linux's forwarding of VLANs", func() error {
+		if s.handing.Load() {
+			return nil
+		}
+		return s.guard.GuardStacked()
+	})
 	if drop {
 		s.log.Info("linux forwarding from and to the ports blocked until `warproute release`", "table", guard.TableName)
 	}
@@ -58,8 +69,11 @@ func (s *Service) releasePorts(names []string) error {
 	}
 	defer table.Close()
 	guarded, err := table.Guarded()
-	if err != nil || len(guarded) == 0 {
+	if err != nil {
 		return nil // without nf_tables
+	}
+	if len(guarded) == 0 {
+		return table.ReleaseStacked()
 	}
 	if err := table.Release(names...); err != nil {
 		return err
