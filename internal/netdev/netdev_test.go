@@ -124,8 +124,13 @@ func TestCheckPortOfBonds(t *testing.T) {
 		if (r != nil) != (want != "") || r != nil && !strings.Contains(r.Reason, want) {
 			t.Errorf("%v, want %q", r, want)
 		}
-		if later := strings.HasPrefix(want, "mode ") || want == "without members"; r != nil && r.Later != later {
+		if later := want == "without members"; r != nil && r.Later != later {
 			t.Errorf("%v: may change while the host boots: %v", r, r.Later)
+		}
+		delete(all, 1)
+		delete(all, 2)
+		if r := refuse(all[3], all); all[3].Master == 0 && (r == nil || !r.Later) {
+			t.Errorf("%v without members: %v may not change while the host boots", want, r)
 		}
 	}
 }

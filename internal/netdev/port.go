@@ -71,7 +71,7 @@ func refuse(d *Device, in namespace) *Refusal {
 		return &Refusal{
 			Reason: fmt.Sprintf("%s is a bond in mode %s: the router supports active-backup, balance-xor and 802.3ad, in which each flow has one member", d.Name, d.Mode),
 			Hint:   fmt.Sprintf("remove the members and set another mode (ip link set %s type bond mode 802.3ad)", d.Name),
-			Later:  true,
+			Later:  len(in.members(d)) == 0, // Linux sets the mode of a bond without members only
 		}
 	case d.Kind == "bond" && d.MemberOf != "" && d.MemberOf != "vrf": // doctor and the mirror report a VRF
 		return &Refusal{
