@@ -119,7 +119,7 @@ func (s *state) logicalOf(l *link) (p LogicalPort, ok bool) {
 	}
 	if !s.routed(&l.Link) {
 		if l.InVRF() {
-			s.warnOnce("gateway VRF", "VLAN interface "+l.Name+" is in a VRF, which an IPsec gateway does not support: it is no port, and its packets are dropped as transit_vlan")
+			s.warnOnce("gateway VRF "+l.Name, "VLAN interface "+l.Name+" is in a VRF, which an IPsec gateway does not support: it is no port, and its transit packets are dropped as transit_vlan")
 		}
 		return p, false
 	}
