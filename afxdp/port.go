@@ -34,10 +34,12 @@ type Port struct {
 	byWorker [][]*Queue
 
 	// See handover.go.
-	inherited bool      // until Set.Attach
-	withheld  bool      // no frame is redirected to the sockets any more
-	closed    PortStats // counters of closed sockets
-	received  uint64    // frames that they received
+	inherited bool // until Set.Attach
+	withheld  bool // no frame is redirected to the sockets any more
+
+	unattached bool      // the last Reattach failed
+	closed     PortStats // counters of closed sockets
+	received   uint64    // frames that they received
 }
 
 // newPort looks an interface up and checks that it can be a port.

@@ -19,6 +19,9 @@ func (p *Port) Reattach() error {
 	if p.inherited || p.withheld {
 		return fmt.Errorf("attach the XDP program of port %s again: a process hands it over", p.Name)
 	}
+	if p.program.link == nil && !p.unattached { // it is being removed, or could not be opened again
+		return fmt.Errorf("attach the XDP program of port %s again: it was detached", p.Name)
+	}
 	deadline := time.Now().Add(reopenTimeout)
 	if err := p.program.detach(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("attach the XDP program of port %s again: detach it: %w", p.Name, err)
@@ -28,7 +31,9 @@ func (p *Port) Reattach() error {
 		mode = Native
 	}
 	if err := p.program.attach(p.Ifindex, mode, deadline); err != nil {
+		p.unattached = true
 		return attachError(err, p.Name, p.Ifindex)
 	}
+	p.unattached = false
 	return nil
 }

@@ -10,8 +10,12 @@ import (
 	"github.com/warproute/warproute/internal/netdev"
 )
 
-// forgottenAfter is the number of seconds in a row in which a driver receives frames and runs no program.
-const forgottenAfter = 2
+// Seconds in a row in which a driver receives frames and runs no program, before the program is attached again: at first, and at
+// most, if that does not help.
+const (
+	forgottenAfter = 2
+	forgottenMost  = 256
+)
 
 // programs finds drivers that no longer run their XDP program, though Linux shows it (drivers.Driver.ForgetsProgram).
 type programs map[*afxdp.Port]*programState
@@ -23,21 +27,25 @@ type programState struct {
 	seen     uint64 // by the program
 	since    uint64 // received by the interface and not seen, in the last seconds
 	seconds  int
+	wait     int // seconds before the next attempt, doubled by each one that did not help
 }
 
 // forgotten returns the frames that the driver received without running the program, once it has done so for some seconds, else 0.
 func (s *programState) forgotten(received, seen uint64) (frames uint64) {
 	before := *s
 	s.known, s.received, s.seen = true, received, seen
+	if !before.known || seen != before.seen {
+		s.wait = forgottenAfter
+	}
 	if !before.known || seen != before.seen || received <= before.received {
 		s.since, s.seconds = 0, 0
 		return 0
 	}
 	s.since += received - before.received
-	if s.seconds++; s.seconds < forgottenAfter {
+	if s.seconds++; s.seconds < s.wait {
 		return 0
 	}
-	frames, s.since, s.seconds = s.since, 0, 0
+	frames, s.since, s.seconds, s.wait = s.since, 0, 0, min(2*s.wait, forgottenMost)
 	return frames
 }
 
@@ -45,6 +53,9 @@ func (s *programState) forgotten(received, seen uint64) (frames uint64) {
 func (s *Service) checkPrograms() func(time.Time) {
 	states := programs{}
 	return func(time.Time) {
+		if s.handing.Load() {
+			return
+		}
 		var received map[string]netdev.Counters
 		all := s.ports.all()
 		maps.DeleteFunc(states, func(p *afxdp.Port, _ *programState) bool { return !slices.Contains(all, p) })
@@ -52,7 +63,8 @@ func (s *Service) checkPrograms() func(time.Time) {
 			if p == nil || p.Mode == afxdp.Generic || p.Paused() {
 				continue
 			}
-			if d, _ := drivers.Find(netdev.DriverOf(p.Name).Name); !d.ForgetsProgram {
+			name := s.mirror.PortName(i)
+			if d, _ := drivers.Find(netdev.DriverOf(name).Name); !d.ForgetsProgram {
 				continue
 			}
 			if received == nil {
@@ -69,7 +81,7 @@ func (s *Service) checkPrograms() func(time.Time) {
 			for _, n := range c.Frames {
 				seen += n
 			}
-			frames := states[p].forgotten(received[s.mirror.PortName(i)].RxPackets, seen)
+			frames := states[p].forgotten(received[name].RxPackets, seen)
 			if frames == 0 {
 				continue
 			}

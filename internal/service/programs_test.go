@@ -12,7 +12,8 @@ func TestForgottenPrograms(t *testing.T) {
 	}{
 		{"no traffic", []uint64{9, 9, 9, 9}, []uint64{7, 7, 7, 7}, []uint64{0, 0, 0, 0}},
 		{"all are seen", []uint64{9, 19, 29, 39}, []uint64{7, 17, 27, 37}, []uint64{0, 0, 0, 0}},
-		{"none is seen", []uint64{9, 19, 30, 40, 50}, []uint64{7, 7, 7, 7, 7}, []uint64{0, 0, 21, 0, 20}},
+		{"none is seen", []uint64{9, 19, 30, 40, 50, 60, 70, 80}, []uint64{7, 7, 7, 7, 7, 7, 7, 7}, []uint64{0, 0, 21, 0, 0, 0, 40, 0}},
+		{"seen and forgotten again", []uint64{9, 19, 30, 40, 50, 60}, []uint64{7, 7, 7, 8, 8, 8}, []uint64{0, 0, 21, 0, 0, 20}},
 		{"one second", []uint64{9, 19, 19, 29, 29}, []uint64{7, 7, 7, 7, 7}, []uint64{0, 0, 0, 0, 0}},
 		{"a late counter", []uint64{0, 10, 20, 30, 30}, []uint64{10, 20, 30, 30, 30}, []uint64{0, 0, 0, 0, 0}},
 		{"seen again", []uint64{9, 19, 29, 39}, []uint64{7, 7, 8, 8}, []uint64{0, 0, 0, 0}},
