@@ -16,25 +16,8 @@ import (
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/fib"
 
-	"github.com/warproute/warproute/internal/lab/guest"
-	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/internal/require"
 )
-
-// VLANs are tested in a virtual machine: the kernel of a development host may lack them.
-func TestVLANs(t *testing.T) {
-	if race.Enabled {
-		t.Skip("a guest is too slow for the race detector; `make test` runs it without")
-	}
-	guest.InVM(t, 150*time.Second, []string{"veth", "8021q", "vrf"}, func(t *testing.T, _ string) {
-		t.Run("exists", testVLANIsPortWhileItExists)
-		t.Run("parent", testVLANFollowsItsParent)
-		t.Run("nested", testNestedVLANs)
-		t.Run("added port", testVLANsOfAnAddedPort)
-		t.Run("namespace", testVLANMovesToAnotherNamespace)
-		t.Run("random", testRandomVLANChanges)
-	})
-}
 
 // expectEvents checks the hooks' calls since the last check.
 func (w *world) expectEvents(events ...string) {

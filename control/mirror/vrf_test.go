@@ -14,26 +14,9 @@ import (
 
 	"github.com/warproute/warproute/control/rtnl"
 	"github.com/warproute/warproute/fib"
-	"github.com/warproute/warproute/internal/lab/guest"
 	"github.com/warproute/warproute/internal/race"
 	"github.com/warproute/warproute/internal/require"
 )
-
-// VRFs are tested in a virtual machine: the kernel of a development host may lack them.
-func TestVRFs(t *testing.T) {
-	if race.Enabled {
-		t.Skip("a guest is too slow for the race detector; `make test` runs it without")
-	}
-	guest.InVM(t, 150*time.Second, []string{"veth", "8021q", "vrf"}, func(t *testing.T, _ string) {
-		t.Run("table", testPortUsesTableOfItsVRF)
-		t.Run("leaking", testRoutesLeakBetweenVRFs)
-		t.Run("down", testLinkThatIsDownEntersVRF)
-		t.Run("again", testVRFIsCreatedAgain)
-		t.Run("refused", testTablesOfTheRouterAreNoVRFs)
-		t.Run("VLAN", testVLANInVRF)
-		t.Run("random", testRandomVRFChanges)
-	})
-}
 
 func newVRFWorld(t *testing.T) *world {
 	w := newWorld(t)
