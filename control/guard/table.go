@@ -45,6 +45,9 @@ const (
 	set   = "ports"
 )
 
+// Own reports whether a table, as nft(8) prints it, is one of this package.
+func Own(name string) bool { return name == TableName || name == "inet "+startTable }
+
 // Table is the nftables table of one network namespace. It is not safe for concurrent use.
 type Table struct {
 	conn  *rtnl.Conn

@@ -35,7 +35,7 @@ func (c Chain) String() string {
 }
 
 // Forwarding returns the chains with rules or a drop policy, except those of a gateway's guard
-// table. It reads the network namespace of the calling thread and requires CAP_NET_ADMIN.
+// tables. It reads the network namespace of the calling thread and requires CAP_NET_ADMIN.
 //
 // Kernels without netfilter have no chains.
 func Forwarding() ([]Chain, error) {
@@ -44,7 +44,7 @@ func Forwarding() ([]Chain, error) {
 		older, e := family.chains()
 		chains, err = append(chains, older...), errors.Join(err, e)
 	}
-	chains = slices.DeleteFunc(chains, func(c Chain) bool { return c.Rules == 0 && !c.Drops || c.Table == guard.TableName })
+	chains = slices.DeleteFunc(chains, func(c Chain) bool { return c.Rules == 0 && !c.Drops || guard.Own(c.Table) })
 	if err != nil {
 		return chains, fmt.Errorf("look for rules of netfilter: %w", err)
 	}

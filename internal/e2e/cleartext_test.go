@@ -165,6 +165,9 @@ func TestGatewaySendsNothingInCleartext(t *testing.T) {
 		l.sent(0.3)
 		r.Stop()
 		l.finish()
+		if strings.Contains(r.Out.String(), "bypass netfilter rules") {
+			t.Errorf("the gateway warns of its own rules:\n%s", r.Out)
+		}
 		l.reachable("stopped")
 		if n := l.throughNew(); n > 0 {
 			t.Errorf("%d packets left in cleartext by interfaces that were created after the stop", n)
