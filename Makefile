@@ -58,7 +58,7 @@ SEQUENTIAL := bench/load bench/tenant dataplane/cpu dataplane/esp dataplane/gpu/
 # Tests that do less with the detector also run without it: those of these packages, and those with these names (internal/arch
 # checks it). internal/lab runs without it only.
 PLAIN := lookup lookup/trie ipsec bench/ipsec bench/ladder control/xfrm internal/prefetch internal/lab/...
-PLAIN_TESTS := Alloc|^TestScripts$$|^TestRemovedKeysAreErasedFromMemory$$|^Test(Many)?VRFs$$|^TestVLANs$$|^TestKernelCodeAgrees(WithTheCPUEngine|OnSources|OnVRFs|OnTheInternetsTable)$$|^TestInlineCompletionsAreApplied$$
+PLAIN_TESTS := Alloc|^TestScripts$$|^TestRemovedKeysAreErasedFromMemory$$|^Test(Many)?VRFs$$|^TestVLANs$$|^TestKernelCodeAgrees(WithTheCPUEngine|OnSources|OnVRFs)$$|^TestInlineCompletionsAreApplied$$
 NOT_RACE := internal/e2e internal/lab/ $(patsubst %,warproute/warproute/%$$,$(SEQUENTIAL))
 
 # On a machine that other programs use, a test may be late once. Up to three tests that failed are run again, alone and

@@ -9,7 +9,8 @@ import (
 	"github.com/warproute/warproute/internal/lab/guest"
 )
 
-// VLANs are tested in a virtual machine: the kernel of a development host may lack them.
+// VLANs and VRFs are tested in a virtual machine: the kernel of a development host may lack them.
+
 func TestVLANs(t *testing.T) {
 	guest.InVM(t, 150*time.Second, []string{"veth", "8021q", "vrf"}, func(t *testing.T, _ string) {
 		t.Run("exists", testVLANIsPortWhileItExists)
@@ -21,7 +22,6 @@ func TestVLANs(t *testing.T) {
 	})
 }
 
-// VRFs are tested in a virtual machine: the kernel of a development host may lack them.
 func TestVRFs(t *testing.T) {
 	guest.InVM(t, 150*time.Second, []string{"veth", "8021q", "vrf"}, func(t *testing.T, _ string) {
 		t.Run("table", testPortUsesTableOfItsVRF)

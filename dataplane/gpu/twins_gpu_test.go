@@ -62,7 +62,7 @@ func TestGPUAgreesWithTheCPUEngine(t *testing.T) {
 	t.Run("traffic", func(t *testing.T) { agreeOnTraffic(t, onGPU(nil), 2_000_000) })
 	t.Run("sources", func(t *testing.T) { agreeOnSources(t, onGPU(nil), 1_000_000) })
 	t.Run("asked", func(t *testing.T) { followSources(t, onGPU(nil)) })
-	t.Run("internet", func(t *testing.T) { agreeOnTheInternet(t, onGPU(nil), 500_000) })
+	t.Run("internet", func(t *testing.T) { agreeOnTheInternet(t, onGPU(nil)) })
 	t.Run("low latency", func(t *testing.T) {
 		n := &inlineCounts{}
 		agreeOnTraffic(t, onGPU(n), 1_000_000)

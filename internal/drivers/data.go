@@ -75,7 +75,7 @@ var All = []Driver{
 	},
 	{
 		Name: "virtio_net", Hardware: "KVM", Native: Version{4, 10}, ZeroCopy: Version{6, 13}, MultiBuffer: Version{6, 3}, MTU: 3506, Channels: Spare,
-		Note:   "zero-copy needs the feature VIRTIO_F_ACCESS_PLATFORM of the hypervisor; the channels for XDP receive, too; above an MTU of 3494, long frames are dropped at first",
+		Note:   "zero-copy needs the feature VIRTIO_F_ACCESS_PLATFORM of the hypervisor; the channels for XDP receive, too; above an MTU of 3494, some long frames are lost after the start",
 		Tested: "emulated", Source: "drivers/net/virtio_net.c (virtnet_xdp_set, virtnet_xsk_pool_enable)",
 	},
 	{
