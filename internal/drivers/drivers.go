@@ -31,7 +31,7 @@ const (
 	Combined Channels = "combined"
 	// Spare is recommended: as many unused queue pairs as the host has processors. Without them,
 	// native XDP works, and redirected packets share locked TX queues.
-	Spare Channels = "spare ones, one per processor"
+	Spare Channels = "all, or spare ones, one per processor"
 )
 
 // Driver is a driver of Linux, by the name that `ethtool -i` reports.
