@@ -13,9 +13,9 @@ import (
 // Linux resolves the neighbor. The queue is retried at the front of the next chunk when the FIB has
 // changed, and every retryInterval. A packet is dropped after pendingTimeout.
 //
-// The queue is short, and a destination's share of it shorter. When it is full, the oldest packet is
-// evicted if it is older than evictAfter: a scan of an empty network uses up neither the frames nor
-// the queue. A packet that arrives or is retried at the moment of the neighbor's answer can overtake
+// The queue is short, and a destination's share of it shorter: as many packets as Linux keeps for a neighbor
+// (neigh/default/unres_qlen). When it is full, the oldest packet is evicted if it is older than evictAfter: a scan of an empty
+// network uses up neither the frames nor the queue. A packet that arrives or is retried at the moment of the neighbor's answer can overtake
 // one that waits.
 //
 // ESP for this host without an SA waits for saTimeout: a peer may use an SA as soon as the key daemon
@@ -24,7 +24,8 @@ import (
 // A cleartext packet is checked against the IPsec policies at every retry, because a policy that
 // protects it may have been installed.
 const (
-	pendingSize    = 256
+	pendingSize    = 512
+	pendingShare   = 101 // of a destination
 	pendingTimeout = 3 * time.Second
 	retryInterval  = 200 * time.Millisecond
 	saTimeout      = 50 * time.Millisecond
@@ -92,7 +93,7 @@ func (q *pendingQueue) addUnresolved(mem []byte, f batch.Frame, adjacency uint32
 		return f, true
 	}
 	dst := destination(mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
-	share := max(1, q.limit/8)
+	share := max(1, min(pendingShare, q.limit/2))
 	for i := range q.n {
 		if p := q.at(i); p.adjacency == adjacency && p.dst == dst {
 			if share--; share == 0 {
