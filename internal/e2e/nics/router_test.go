@@ -31,7 +31,7 @@ func (p *pair) start(t *testing.T, args string) (r *router, log string, ok bool)
 	t.Helper()
 	p.sh(t, fmt.Sprintf(`rm -f %[2]s %[3]s; (code=0; %[1]s run --socket %[4]s --engine cpu --metrics none --port %[5]s --port %[6]s %[7]s >%[2]s 2>&1 || code=$?; echo $code >%[3]s) &`,
 		p.program, logFile, endFile, socketFile, p.port(0), p.port(1), args))
-	for end := time.Now().Add(40 * time.Second); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(2 * time.Minute); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		state := p.sh(t, fmt.Sprintf("[ -e %s ] && echo ended; grep -c serving %s || true; [ -S %s ] && echo serves || true", endFile, logFile, socketFile))
 		if strings.Contains(state, "ended") {
 			return nil, p.sh(t, "cat "+logFile), false
@@ -44,7 +44,7 @@ func (p *pair) start(t *testing.T, args string) (r *router, log string, ok bool)
 			}
 		}
 	}
-	t.Fatalf("%s: the router does not serve after 40 s:\n%s", p.model, p.sh(t, "cat "+logFile))
+	t.Fatalf("%s: the router does not serve after 2 minutes:\n%s", p.model, p.sh(t, "cat "+logFile))
 	return nil, "", false
 }
 
