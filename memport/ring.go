@@ -40,7 +40,15 @@ type ring struct {
 // newRing returns a ring with room for a number of frames.
 func newRing(frames int) ring {
 	size := 1 << bits.Len(uint(frames-1))
-	return ring{frames: make([]batch.Frame, size), addrs: make([]uint32, size)}
+	return ring{frames: mapped[batch.Frame](size), addrs: mapped[uint32](size)}
+}
+
+// mapped returns a slice of n elements whose pages are mapped. With prepared frames, a ring has room for all of them, and workers and NICs
+// would spend up to half of their time in page faults, which no router with a NIC has.
+func mapped[T any](n int) []T {
+	s := make([]T, n)
+	clear(s) // writes to them
+	return s
 }
 
 // padding separates cache lines, and the pairs of lines that processors prefetch, of two cores.
