@@ -22,6 +22,7 @@ type programs map[*afxdp.Port]*programState
 
 // programState is the last state of a port, in frames.
 type programState struct {
+	forgets  bool   // the driver can forget it; it was asked once, which takes the kernel's lock of all interfaces
 	known    bool   // the next two are
 	received uint64 // by the interface
 	seen     uint64 // by the program
@@ -63,8 +64,13 @@ func (s *Service) checkPrograms() func(time.Time) {
 			if p == nil || p.Mode == afxdp.Generic || p.Paused() {
 				continue
 			}
-			name := s.mirror.PortName(i)
-			if d, _ := drivers.Find(netdev.DriverOf(name).Name); !d.ForgetsProgram {
+			name, state := s.mirror.PortName(i), states[p]
+			if state == nil {
+				d, _ := drivers.Find(netdev.DriverOf(name).Name)
+				state = &programState{forgets: d.ForgetsProgram}
+				states[p] = state
+			}
+			if !state.forgets {
 				continue
 			}
 			if received == nil {
@@ -74,14 +80,11 @@ func (s *Service) checkPrograms() func(time.Time) {
 			if err != nil {
 				continue // Snapshot logs it
 			}
-			if states[p] == nil {
-				states[p] = new(programState)
-			}
 			seen := uint64(0)
 			for _, n := range c.Frames {
 				seen += n
 			}
-			frames := states[p].forgotten(received[name].RxPackets, seen)
+			frames := state.forgotten(received[name].RxPackets, seen)
 			if frames == 0 {
 				continue
 			}
