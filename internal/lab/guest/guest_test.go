@@ -2,6 +2,7 @@ package guest
 
 import (
 	"bufio"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,8 +13,33 @@ import (
 	"time"
 
 	"github.com/warproute/warproute/internal/lab"
+	"github.com/warproute/warproute/internal/lab/guest/wire"
 	"github.com/warproute/warproute/internal/require"
 )
+
+// A guest that notices a command only with the next one: the host sends an empty one.
+func TestRunAsksForALateResult(t *testing.T) {
+	host, file, err := socketPair()
+	require.NoError(t, err)
+	defer host.Close()
+	defer file.Close()
+	go func() {
+		decoder := json.NewDecoder(file)
+		var first, second wire.Command
+		if decoder.Decode(&first) == nil && decoder.Decode(&second) == nil && len(second.Args) == 0 {
+			encoder := json.NewEncoder(file)
+			_ = encoder.Encode(wire.Result{})
+			_ = encoder.Encode(wire.Result{ID: first.ID, Output: []byte("done")})
+		}
+	}()
+	g := &Guest{control: host, pending: map[uint64]chan wire.Result{}}
+	go g.receive()
+	out, err := g.Run("true")
+	require.NoError(t, err)
+	if out != "done" {
+		t.Errorf("output %q", out)
+	}
+}
 
 func startUML(t *testing.T) *Guest {
 	t.Helper()

@@ -24,12 +24,12 @@ type Config struct {
 // Command is a command to run in the guest. Commands run concurrently. Their encoding is short, because
 // the terminal of user-mode Linux loses input that arrives faster than it is read.
 type Command struct {
-	ID    uint64 // of its Result; from 1
-	Args  []string
-	Input string // the host's file that is its standard input; "": none
+	ID    uint64   // of its Result; from 1
+	Args  []string // empty: no command, and answered by an empty Result
+	Input string   // the host's file that is its standard input; "": none
 }
 
-// Result is the result of a command. ID 0 reports that the guest has booted.
+// Result is the result of a command. The first one with ID 0 reports that the guest has booted.
 type Result struct {
 	ID      uint64
 	Output  []byte // standard output and error
