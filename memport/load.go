@@ -65,7 +65,7 @@ const RingSize = ringSize
 // Offer makes in receive a load and out record its departures. The queues must be of one worker, and
 // need an emulated NIC. Call it after Play and before the router starts; Begin begins the load.
 func Offer(in, out *Queue, a Arrivals, d Departures) *Load {
-	l := &Load{arrivals: a, departures: d, stamps: mapped[time.Duration](len(in.mem)/umem.FrameSize), freeDMA: in.prepared != nil}
+	l := &Load{arrivals: a, departures: d, stamps: mapped[time.Duration](len(in.mem) / umem.FrameSize), freeDMA: in.prepared != nil}
 	in.offered, out.measured = l, l
 	return l
 }
