@@ -8,17 +8,17 @@ import (
 	"github.com/warproute/warproute/batch"
 )
 
-// Drop counts packets that a port received and the router dropped, by reason: an element of
-// `show drops`.
+// Drop counts packets that a port received and the router dropped, or frames that were lost before the router, by reason: an
+// element of `show drops`.
 type Drop struct {
-	Reason      string `json:"reason"`      // drop reason, as in metrics
+	Reason      string `json:"reason"`      // drop reason, as in metrics; losses before the router have metrics of their own
 	Description string `json:"description"` // description of the reason
 	Hint        string `json:"hint"`        // suggested fix
 	Port        string `json:"port"`        // ingress port
 	Packets     uint64 `json:"packets"`     // dropped packets
 }
 
-// Drops lists drops by reason, then port. Drops by the kernel and the XDP program are last.
+// Drops lists drops by reason, then port. Those by the kernel and the XDP program are last.
 func Drops(s *Snapshot) []Drop {
 	drops := []Drop{} // [] in JSON without drops, not null
 	for r := range batch.NumReasons {
@@ -29,9 +29,11 @@ func Drops(s *Snapshot) []Drop {
 			}
 		}
 	}
-	for _, p := range s.Ports {
-		if n := p.XDP.Refused; n > 0 {
-			drops = append(drops, Drop{"redirect_refused", RefusedDescription, RefusedHint, p.Name, n})
+	for _, l := range lossesBefore {
+		for i := range s.Ports {
+			if n := l.frames(&s.Ports[i]); n > 0 {
+				drops = append(drops, Drop{l.reason, l.description, l.hint, s.Ports[i].Name, n})
+			}
 		}
 	}
 	for _, t := range transitDrops {
@@ -42,6 +44,29 @@ func Drops(s *Snapshot) []Drop {
 		}
 	}
 	return drops
+}
+
+// lossesBefore are the frames that were lost between the XDP program and the router.
+var lossesBefore = []struct {
+	reason, description, hint string
+	frames                    func(*PortState) uint64
+}{
+	{"redirect_refused", RefusedDescription, RefusedHint, func(p *PortState) uint64 { return p.XDP.Refused }},
+	{
+		"no_socket", "the frame arrived on a queue without an AF_XDP socket",
+		"expected for some milliseconds of an upgrade; otherwise the interface has more queues than when the router started: restart it, or set the number back by `ethtool -L`",
+		func(p *PortState) uint64 { return p.XDP.NoSocket },
+	},
+	{
+		"rx_ring_full", "the receive ring of the AF_XDP socket was full",
+		"a worker is too slow, or other programs use its core: compare the workers in `warproute top`; use more queues and cores",
+		func(p *PortState) uint64 { return p.Rings.RxRingFull },
+	},
+	{
+		"rx_dropped", "the kernel had no receive buffer for the frame, or the frame was too long",
+		"a worker is too slow to return buffers: compare the workers in `warproute top`; or a peer sends longer frames than the port's MTU",
+		func(p *PortState) uint64 { return p.Rings.RxDropped },
+	},
 }
 
 // RefusedDescription and RefusedHint explain frames that the XDP program redirected to a

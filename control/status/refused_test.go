@@ -1,6 +1,7 @@
 package status
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,9 +12,9 @@ func TestRefusedRedirectsAreShownAsLosses(t *testing.T) {
 	s := sample()
 	s.Ports[0].XDP.Refused = 20
 	drops := Drops(s)
-	last := drops[len(drops)-1]
-	if last.Reason != "redirect_refused" || last.Port != "lan0" || last.Packets != 20 || last.Description == "" || last.Hint == "" {
-		t.Errorf("the last drop is %+v", last)
+	at := slices.IndexFunc(drops, func(d Drop) bool { return d.Reason == "redirect_refused" })
+	if at < 0 || drops[at].Port != "lan0" || drops[at].Packets != 20 || drops[at].Description == "" || drops[at].Hint == "" {
+		t.Errorf("drops: %+v", drops)
 	}
 	var b strings.Builder
 	require.NoError(t, WriteDrops(&b, drops))
@@ -25,5 +26,18 @@ func TestRefusedRedirectsAreShownAsLosses(t *testing.T) {
 	}
 	if n := s.Ports[0].lost(); n != 21 { // 20 refused redirects, 1 frame without a socket
 		t.Errorf("%d frames lost before the router, want 21", n)
+	}
+}
+
+// Frames that the kernel or the XDP program lost are drops, with a hint each.
+func TestLossesBeforeTheRouterAreDrops(t *testing.T) {
+	s := sample()
+	s.Ports[1].XDP.NoSocket, s.Ports[1].Rings.RxRingFull, s.Ports[1].Rings.RxDropped = 3, 4, 5
+	for reason, frames := range map[string]uint64{"no_socket": 3, "rx_ring_full": 4, "rx_dropped": 5} {
+		if !slices.ContainsFunc(Drops(s), func(d Drop) bool {
+			return d.Reason == reason && d.Packets == frames && d.Port == s.Ports[1].Name && d.Description != "" && d.Hint != ""
+		}) {
+			t.Errorf("no %s of %d frames: %+v", reason, frames, Drops(s))
+		}
 	}
 }

@@ -136,16 +136,24 @@ tx      3       1.01ms  20.1µs  3.00ms  3.00ms  3.00ms  earlier chunks transmit
 total   3       1.01ms  20.1µs  3.00ms  3.00ms  3.00ms  first packet received until the kernel is notified
 `},
 		{"drops", func(w io.Writer) error { return WriteDrops(w, Drops(s)) }, `
-REASON       PACKETS  BY INGRESS PORT
-ttl_expired  4        lan0 4
-no_route     8        lan0 6, wan0 2
-total        12
+REASON        PACKETS  BY INGRESS PORT
+ttl_expired   4        lan0 4
+no_route      8        lan0 6, wan0 2
+no_socket     1        lan0 1
+rx_ring_full  7        wan0 7
+total         20
 
 ttl_expired: the TTL or hop limit expired at this router
   expected with traceroute; many for one destination are a routing loop, which @traceroute@ shows
 
 no_route: no route covers the destination
   compare @ip route get ADDRESS@ with @warproute route lookup ADDRESS@; add a route, or check the routing daemon
+
+no_socket: the frame arrived on a queue without an AF_XDP socket
+  expected for some milliseconds of an upgrade; otherwise the interface has more queues than when the router started: restart it, or set the number back by @ethtool -L@
+
+rx_ring_full: the receive ring of the AF_XDP socket was full
+  a worker is too slow, or other programs use its core: compare the workers in @warproute top@; use more queues and cores
 `},
 		{"no drops", func(w io.Writer) error { return WriteDrops(w, nil) }, `
 no packets dropped
