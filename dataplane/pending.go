@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"encoding/binary"
+	"hash/maphash"
 	"net/netip"
 	"time"
 
@@ -13,10 +14,10 @@ import (
 // Linux resolves the neighbor. The queue is retried at the front of the next chunk when the FIB has
 // changed, and every retryInterval. A packet is dropped after pendingTimeout.
 //
-// The queue is short, and a destination's share of it shorter: as many packets as Linux keeps for a neighbor
-// (neigh/default/unres_qlen). When it is full, the oldest packet is evicted if it is older than evictAfter: a scan of an empty
-// network uses up neither the frames nor the queue. A packet that arrives or is retried at the moment of the neighbor's answer can overtake
-// one that waits.
+// The queue is short, and so is a destination's share of it: as many packets as Linux keeps for a neighbor by default
+// (neigh/default/unres_qlen), and a fifth of the queue at most. Destinations that hash alike have one share together. When the
+// queue is full, the oldest packet is evicted if it is older than evictAfter: a scan of an empty network uses up neither the
+// frames nor the queue. A packet that arrives or is retried at the moment of the neighbor's answer can overtake one that waits.
 //
 // ESP for this host without an SA waits for saTimeout: a peer may use an SA as soon as the key daemon
 // has answered, before Linux has reported the SA. Anybody can send ESP, so its share is limited, too.
@@ -25,40 +26,52 @@ import (
 // protects it may have been installed.
 const (
 	pendingSize    = 512
-	pendingShare   = 101 // of a destination
+	pendingShare   = 101  // of a destination
+	pendingBuckets = 1024 // of destinations
 	pendingTimeout = 3 * time.Second
 	retryInterval  = 200 * time.Millisecond
 	saTimeout      = 50 * time.Millisecond
 	evictAfter     = 100 * time.Millisecond // a neighbor that is up answers earlier
 )
 
-// noAdjacency is the adjacency of packets that wait for an SA.
-const noAdjacency = 1<<32 - 1
-
 // unknownSA is the verdict on ESP without an SA.
 var unknownSA = batch.Drop(batch.XfrmInNoStates)
 
 // pendingPacket is one waiting packet.
 type pendingPacket struct {
-	frame     batch.Frame
+	frame    batch.Frame
+	neighbor neighbor
+	bucket   uint16 // of the neighbor
+	deadline time.Duration
+}
+
+// neighbor is what a packet waits for: the neighbor of an adjacency, for a destination.
+type neighbor struct {
 	adjacency uint32
 	dst       netip.Addr
-	deadline  time.Duration
 }
+
+// forSA is in place of a neighbor for packets that wait for an SA. No adjacency has its number.
+var forSA = neighbor{adjacency: 1<<32 - 1}
+
+// saBucket is the bucket of packets that wait for an SA.
+const saBucket = pendingBuckets
 
 // pendingQueue is a worker's queue of waiting packets, oldest first. During a retry, the first
 // packets are in a chunk and keep their places.
 type pendingQueue struct {
-	first, n  int
-	unknownSA int // packets that wait for an SA, of n
-	limit     int // of n: pendingSize, or half a chunk
-	retrying  int // packets in a chunk
+	first, n int
+	limit    int                        // of n: pendingSize, or half a chunk
+	retrying int                        // packets in a chunk
+	places   [pendingBuckets + 1]uint16 // of n, by bucket
+	seed     maphash.Seed
 
 	changes uint64        // fib.FIB.Changes at the last retry
 	retryAt time.Duration // time of the next retry without a FIB change
 
 	// resolve asks the control plane to resolve a neighbor. It does not block.
 	resolve func(adjacency uint32, dst netip.Addr)
+	asked   neighbor // the last one, since the last retry
 
 	ring [pendingSize]pendingPacket
 }
@@ -67,9 +80,7 @@ func (q *pendingQueue) at(i int) *pendingPacket { return &q.ring[(q.first+i)%pen
 
 // push adds a packet.
 func (q *pendingQueue) push(p pendingPacket) {
-	if p.adjacency == noAdjacency {
-		q.unknownSA++
-	}
+	q.places[p.bucket]++
 	q.n++
 	*q.at(q.n - 1) = p
 }
@@ -77,12 +88,26 @@ func (q *pendingQueue) push(p pendingPacket) {
 // pop removes the oldest packet.
 func (q *pendingQueue) pop() pendingPacket {
 	p := *q.at(0)
-	if p.adjacency == noAdjacency {
-		q.unknownSA--
-	}
+	q.places[p.bucket]--
 	q.first = (q.first + 1) % pendingSize
 	q.n--
 	return p
+}
+
+// bucketOf returns the bucket of a neighbor. Nobody outside knows the seed.
+func (q *pendingQueue) bucketOf(n neighbor) uint16 {
+	dst := n.dst.As16()
+	var key [20]byte
+	binary.LittleEndian.PutUint32(key[copy(key[:], dst[:]):], n.adjacency)
+	return uint16(maphash.Bytes(q.seed, key[:]) % pendingBuckets)
+}
+
+// ask asks for a neighbor, unless it was the last one that it has asked for since the last retry.
+func (q *pendingQueue) ask(n neighbor) {
+	if n != q.asked {
+		q.asked = n
+		q.resolve(n.adjacency, n.dst)
+	}
 }
 
 // addUnresolved adds a packet and asks for its neighbor. If the queue or the destination's share is
@@ -92,35 +117,34 @@ func (q *pendingQueue) addUnresolved(mem []byte, f batch.Frame, adjacency uint32
 	if full && !q.evictable(now) {
 		return f, true
 	}
-	dst := destination(mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])
-	share := max(1, min(pendingShare, q.limit/2))
-	for i := range q.n {
-		if p := q.at(i); p.adjacency == adjacency && p.dst == dst {
-			if share--; share == 0 {
-				return f, true
-			}
-		}
+	to := neighbor{adjacency, destination(mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])}
+	bucket := q.bucketOf(to)
+	if int(q.places[bucket]) >= max(1, min(pendingShare, q.limit/5)) {
+		return f, true
 	}
-	if full {
+	switch {
+	case full:
 		dropped = q.pop().frame
+	case q.n == 0:
+		q.asked = neighbor{}
 	}
-	q.push(pendingPacket{f, adjacency, dst, now + pendingTimeout})
-	q.resolve(adjacency, dst)
+	q.push(pendingPacket{f, to, bucket, now + pendingTimeout})
+	q.ask(to)
 	return dropped, full
 }
 
 // evictable reports whether the oldest packet has waited for evictAfter.
 func (q *pendingQueue) evictable(now time.Duration) bool {
 	p := q.at(0)
-	return q.retrying == 0 && p.adjacency != noAdjacency && p.deadline-now <= pendingTimeout-evictAfter
+	return q.retrying == 0 && p.neighbor != forSA && p.deadline-now <= pendingTimeout-evictAfter
 }
 
 // addUnknownSA adds an ESP packet without an SA and reports whether there was room.
 func (q *pendingQueue) addUnknownSA(f batch.Frame, now time.Duration) bool {
-	if q.n >= q.limit || q.unknownSA >= max(1, q.limit/8) {
+	if q.n >= q.limit || int(q.places[saBucket]) >= max(1, q.limit/8) {
 		return false
 	}
-	q.push(pendingPacket{frame: f, adjacency: noAdjacency, deadline: now + saTimeout})
+	q.push(pendingPacket{f, forSA, saBucket, now + saTimeout})
 	q.retryAt = min(q.retryAt, now+saTimeout)
 	return true
 }
@@ -143,7 +167,7 @@ func (q *pendingQueue) retry(c *batch.Chunk, changes uint64, now time.Duration, 
 			c.N++
 			q.push(p)
 			q.retryAt = min(q.retryAt, p.deadline)
-		case p.adjacency == noAdjacency:
+		case p.neighbor == forSA:
 			drop(p.frame, batch.XfrmInNoStates)
 		default:
 			drop(p.frame, batch.NeighborUnresolved)
@@ -156,19 +180,23 @@ func (q *pendingQueue) retry(c *batch.Chunk, changes uint64, now time.Duration, 
 // are asked for again.
 func (q *pendingQueue) finishRetry(mem []byte, c *batch.Chunk) {
 	added := q.n - q.retrying // since the retry began; they move behind the packets that stay
+	q.asked = neighbor{}
 	for i := range q.retrying {
 		p := q.pop()
 		switch r := c.Out[i]; {
 		case r.Verdict == unknownSA:
 			q.push(p)
 		case r.Verdict.Action() == batch.ActionHold:
-			if p.adjacency == noAdjacency || c.In[i].Addr != p.frame.Addr { // IPsec replaced the packet
+			to := neighbor{r.Adjacency(), p.neighbor.dst}
+			if p.neighbor == forSA || c.In[i].Addr != p.frame.Addr { // IPsec replaced the packet
 				p.frame, p.deadline = c.In[i], c.Finished+pendingTimeout
-				p.dst = destination(mem[p.frame.Addr : uint64(p.frame.Addr)+uint64(p.frame.Len)])
+				to.dst = destination(mem[p.frame.Addr : uint64(p.frame.Addr)+uint64(p.frame.Len)])
 			}
-			p.adjacency = r.Adjacency()
+			if to != p.neighbor {
+				p.neighbor, p.bucket = to, q.bucketOf(to)
+			}
 			q.push(p)
-			q.resolve(p.adjacency, p.dst)
+			q.ask(to)
 		}
 	}
 	for range added {

@@ -10,6 +10,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -165,7 +166,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 	}
 	w.rx.maxFrame = packet.EthernetLen + w.slow.maxLen
 	w.logical = newLogicalPorts(cfg.FIB.VLANs, w.rx.maxFrame+fib.MaxTags*fib.TagLen)
-	w.pending.resolve = cfg.Unresolved
+	w.pending.resolve, w.pending.seed = cfg.Unresolved, maphash.MakeSeed()
 	for p, queues := range wc.Queues {
 		if len(queues) > 0 {
 			w.tx[p] = w.newEgress(queues)

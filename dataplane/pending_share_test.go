@@ -1,0 +1,83 @@
+package dataplane
+
+import (
+	"fmt"
+	"hash/maphash"
+	"net/netip"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/internal/testutil"
+)
+
+// unresolved is packets to destinations without a neighbor, which do not hash alike.
+type unresolved struct {
+	q      pendingQueue
+	mem    []byte
+	frames []batch.Frame // by destination
+	asked  map[netip.Addr]int
+}
+
+func newUnresolved(destinations, limit int) *unresolved {
+	u := &unresolved{asked: map[netip.Addr]int{}}
+	u.q = pendingQueue{limit: limit, seed: maphash.MakeSeed(), resolve: func(_ uint32, dst netip.Addr) { u.asked[dst]++ }}
+	taken := map[uint16]bool{}
+	for i := 1; len(u.frames) < destinations; i++ {
+		f := testutil.UDP4("192.0.2.1", fmt.Sprintf("10.1.%d.%d", i/250, 1+i%250), 1, 2)
+		if bucket := u.q.bucketOf(neighbor{1, destination(f)}); !taken[bucket] {
+			taken[bucket] = true
+			u.frames = append(u.frames, batch.Frame{Addr: uint32(len(u.mem)), Len: uint16(len(f))})
+			u.mem = append(u.mem, f...)
+		}
+	}
+	return u
+}
+
+// add adds packets to a destination, and returns how many were dropped.
+func (u *unresolved) add(to, packets int) (dropped int) {
+	for range packets {
+		if _, full := u.q.addUnresolved(u.mem, u.frames[to], 1, 0); full {
+			dropped++
+		}
+	}
+	return dropped
+}
+
+// Five destinations without a neighbor leave places for a sixth. A neighbor is asked for once, whatever the number of packets.
+func TestFiveUnresolvedDestinationsLeavePlaces(t *testing.T) {
+	for limit, share := range map[int]int{pendingSize: 101, 256: 51, 128: 25, 5: 1} {
+		u := newUnresolved(6, limit)
+		for to := range 5 {
+			if got := u.add(to, 200); got != 200-share {
+				t.Errorf("%d of 200 packets to destination %d are dropped, with %d places", got, to, limit)
+			}
+		}
+		if got, want := u.add(5, 1), max(0, 1-(limit-5*share)); got != want {
+			t.Errorf("%d packets to the sixth are dropped, with %d places, want %d", got, limit, want)
+		}
+		for dst, n := range u.asked {
+			if n != 1 {
+				t.Errorf("%v is asked for %d times", dst, n)
+			}
+		}
+		for u.q.n > 0 {
+			u.q.pop()
+		}
+		if u.q.places != [pendingBuckets + 1]uint16{} {
+			t.Error("an empty queue has used places")
+		}
+	}
+}
+
+// BenchmarkUnresolvedFlood is the cost of a packet to a destination whose share is used up, while four others have used up theirs.
+func BenchmarkUnresolvedFlood(b *testing.B) {
+	u := newUnresolved(5, pendingSize)
+	for to := range u.frames {
+		u.add(to, pendingShare)
+	}
+	for b.Loop() {
+		if u.add(4, 1) != 1 {
+			b.Fatal("the share is not used up")
+		}
+	}
+}
