@@ -17,16 +17,20 @@ const (
 	forgottenMost  = 256
 )
 
+// driverInterval is the time after which the driver of a port is asked for again: another device can have its name.
+const driverInterval = time.Minute
+
 // programs finds drivers that no longer run their XDP program, though Linux shows it (drivers.Driver.ForgetsProgram).
 type programs map[*afxdp.Port]*programState
 
 // programState is the last state of a port, in frames.
 type programState struct {
-	forgets  bool   // the driver can forget it; it was asked once, which takes the kernel's lock of all interfaces
-	known    bool   // the next two are
-	received uint64 // by the interface
-	seen     uint64 // by the program
-	since    uint64 // received by the interface and not seen, in the last seconds
+	forgets  bool      // the driver can forget it
+	asked    time.Time // when the driver was asked for, which waits for the kernel's lock of all interfaces
+	known    bool      // the next two are
+	received uint64    // by the interface
+	seen     uint64    // by the program
+	since    uint64    // received by the interface and not seen, in the last seconds
 	seconds  int
 	wait     int // seconds before the next attempt, doubled by each one that did not help
 }
@@ -53,7 +57,7 @@ func (s *programState) forgotten(received, seen uint64) (frames uint64) {
 // checkPrograms attaches the XDP program again to ports whose driver has forgotten it.
 func (s *Service) checkPrograms() func(time.Time) {
 	states := programs{}
-	return func(time.Time) {
+	return func(now time.Time) {
 		if s.handing.Load() {
 			return
 		}
@@ -64,11 +68,23 @@ func (s *Service) checkPrograms() func(time.Time) {
 			if p == nil || p.Mode == afxdp.Generic || p.Paused() {
 				continue
 			}
-			name, state := s.mirror.PortName(i), states[p]
+			state := states[p]
 			if state == nil {
-				d, _ := drivers.Find(netdev.DriverOf(name).Name)
-				state = &programState{forgets: d.ForgetsProgram}
+				state = new(programState)
 				states[p] = state
+			}
+			ask := now.Sub(state.asked) >= driverInterval
+			if !ask && !state.forgets {
+				continue
+			}
+			name := s.mirror.PortName(i)
+			if ask {
+				driver := netdev.DriverOf(name).Name
+				if driver == "" {
+					continue // not known yet
+				}
+				d, _ := drivers.Find(driver)
+				state.forgets, state.asked = d.ForgetsProgram, now
 			}
 			if !state.forgets {
 				continue
