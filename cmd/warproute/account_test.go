@@ -17,7 +17,7 @@ func TestAccountCountsRefusedRedirects(t *testing.T) {
 	})
 	for _, want := range []string{
 		"stopped: 45 frames arrived: 5 handed to Linux, 20 lost before the router, 20 received; of these 20 transmitted, 0 dropped",
-		"dropped at bond0: 20, the kernel refused to redirect",
+		"lost before the router at bond0: 20, the kernel refused to redirect",
 	} {
 		if !strings.Contains(b.String(), want) {
 			t.Errorf("no %q in\n%s", want, &b)

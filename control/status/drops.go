@@ -3,6 +3,7 @@ package status
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/warproute/warproute/batch"
@@ -46,11 +47,13 @@ func Drops(s *Snapshot) []Drop {
 	return drops
 }
 
-// lossesBefore are the frames that were lost between the XDP program and the router.
-var lossesBefore = []struct {
+// loss is a kind of frames that were lost between the XDP program and the router.
+type loss struct {
 	reason, description, hint string
 	frames                    func(*PortState) uint64
-}{
+}
+
+var lossesBefore = []loss{
 	{"redirect_refused", RefusedDescription, RefusedHint, func(p *PortState) uint64 { return p.XDP.Refused }},
 	{
 		"no_socket", "the frame arrived on a queue without an AF_XDP socket",
@@ -67,6 +70,11 @@ var lossesBefore = []struct {
 		"a worker is too slow to return buffers: compare the workers in `warproute top`; or a peer sends longer frames than the port's MTU",
 		func(p *PortState) uint64 { return p.Rings.RxDropped },
 	},
+}
+
+// BeforeRouter reports whether the frames were lost before the router received them.
+func (d *Drop) BeforeRouter() bool {
+	return slices.ContainsFunc(lossesBefore, func(l loss) bool { return l.reason == d.Reason })
 }
 
 // RefusedDescription and RefusedHint explain frames that the XDP program redirected to a
