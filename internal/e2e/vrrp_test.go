@@ -29,7 +29,7 @@ type vrrpFailure struct {
 
 // Two routers with keepalived, as documented, replace each other: whichever process of the active one is killed, and if it
 // loses its link, the host's packets pass again within 1.5 s, in both directions, and continue to pass. The first router
-// returns without a gap.
+// returns without a loss.
 func TestKeepalivedFailsOver(t *testing.T) {
 	if !fullScale() {
 		t.Skip("WARPROUTE_SCALE=full runs it (make test-scale)")
@@ -41,15 +41,17 @@ func TestKeepalivedFailsOver(t *testing.T) {
 		flows[server] = startEchoes(t, n, server)
 	}
 	// passes checks that packets pass at most a time after an event, and from then on.
-	passes := func(what string, event time.Time, limit time.Duration) {
+	passes := func(what string, event time.Time, limit time.Duration) (losses int) {
 		t.Helper()
 		for server, e := range flows {
 			gap, lost, late := e.gap(event, event.Add(limit))
+			losses += lost
 			t.Logf("%s: %s: %v without replies, %d packets lost", what, server, gap.Round(time.Millisecond), lost)
 			if gap > limit || late > 0 {
 				t.Errorf("%s: %s: %v without replies, want at most %v; %d packets were lost later", what, server, gap, limit, late)
 			}
 		}
+		return losses
 	}
 	failures := []vrrpFailure{
 		{"warproute killed", failoverLimit, func() { kill(t, a.router.Process) }, a.startRouter},
@@ -74,7 +76,9 @@ func TestKeepalivedFailsOver(t *testing.T) {
 		eventually(t, 10*time.Second, "the second router is passive", func() bool { return !b.active() })
 		a.becomesActive("again")
 		time.Sleep(time.Second / 2)
-		passes("returned", event, failoverLimit)
+		if lost := passes("returned", event, failoverLimit); lost > 0 {
+			t.Errorf("after %s: the first router's return lost %d packets", f.what, lost)
+		}
 	}
 	neighbors := must(t, n["host"], "ip", "neigh")
 	for addr, mac := range virtualMACs {
