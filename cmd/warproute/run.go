@@ -295,11 +295,7 @@ func account(w io.Writer, snap *status.Snapshot) {
 		fmt.Fprintf(w, "  %d transmitted packets were still in the TX rings, and are lost\n", n)
 	}
 	for _, d := range status.Drops(snap) {
-		what := "dropped"
-		if d.BeforeRouter() {
-			what = "lost before the router"
-		}
-		fmt.Fprintf(w, "  %s at %s: %d, %s\n", what, d.Port, d.Packets, d.Description)
+		fmt.Fprintf(w, "  %s at %s: %d, %s\n", d.Fate(), d.Port, d.Packets, d.Description)
 	}
 }
 

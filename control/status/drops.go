@@ -72,9 +72,15 @@ var lossesBefore = []loss{
 	},
 }
 
-// BeforeRouter reports whether the frames were lost before the router received them.
-func (d *Drop) BeforeRouter() bool {
-	return slices.ContainsFunc(lossesBefore, func(l loss) bool { return l.reason == d.Reason })
+// Fate returns what became of the frames, as in "dropped at lan0". Only those that are "dropped" had been received by the router.
+func (d *Drop) Fate() string {
+	switch {
+	case slices.ContainsFunc(lossesBefore, func(l loss) bool { return l.reason == d.Reason }):
+		return "lost before the router"
+	case slices.ContainsFunc(transitDrops, func(t transitDrop) bool { return t.reason == d.Reason }):
+		return "dropped by XDP"
+	}
+	return "dropped"
 }
 
 // RefusedDescription and RefusedHint explain frames that the XDP program redirected to a
