@@ -64,6 +64,9 @@ func (w *worker) dispatch(c *batch.Chunk) {
 	in, out := c.In[:c.N], c.Out[:c.N]
 	frames, words := batch.Words(in), batch.Words(out)
 	w.unprepared = len(out)
+	if c.Retried > 0 { // first, so that new packets find the places of those that leave
+		w.pending.finishRetry(w.mem, c)
+	}
 	for i := 0; i < len(out); i++ {
 		r := out[i]
 		switch port := int(r.Verdict.Port()); {
@@ -100,9 +103,6 @@ func (w *worker) dispatch(c *batch.Chunk) {
 		default: // an invalid verdict, or a port that does not exist
 			w.drop(in[i], batch.Unprocessed)
 		}
-	}
-	if c.Retried > 0 {
-		w.pending.finishRetry(w.mem, c)
 	}
 }
 

@@ -15,9 +15,9 @@ import (
 // changed, and every retryInterval. A packet is dropped after pendingTimeout.
 //
 // The queue is short, and so is a destination's share of it: as many packets as Linux keeps for a neighbor by default
-// (neigh/default/unres_qlen), and a fifth of the queue at most. Destinations that hash alike have one share together. When the
-// queue is full, the oldest packet is evicted if it is older than evictAfter: a scan of an empty network uses up neither the
-// frames nor the queue. A packet that arrives or is retried at the moment of the neighbor's answer can overtake one that waits.
+// (neigh/default/unres_qlen), and a fifth of the queue at most. When the queue is full, the oldest packet is evicted if it is
+// older than evictAfter: a scan of an empty network uses up neither the frames nor the queue. A packet that arrives or is
+// retried at the moment of the neighbor's answer can overtake one that waits.
 //
 // ESP for this host without an SA waits for saTimeout: a peer may use an SA as soon as the key daemon
 // has answered, before Linux has reported the SA. Anybody can send ESP, so its share is limited, too.
@@ -27,7 +27,7 @@ import (
 const (
 	pendingSize    = 512
 	pendingShare   = 101  // of a destination
-	pendingBuckets = 1024 // of destinations
+	pendingBuckets = 1024 // of a count of destinations
 	pendingTimeout = 3 * time.Second
 	retryInterval  = 200 * time.Millisecond
 	saTimeout      = 50 * time.Millisecond
@@ -41,7 +41,7 @@ var unknownSA = batch.Drop(batch.XfrmInNoStates)
 type pendingPacket struct {
 	frame    batch.Frame
 	neighbor neighbor
-	bucket   uint16 // of the neighbor
+	buckets  buckets // of the neighbor
 	deadline time.Duration
 }
 
@@ -54,16 +54,20 @@ type neighbor struct {
 // forSA is in place of a neighbor for packets that wait for an SA. No adjacency has its number.
 var forSA = neighbor{adjacency: 1<<32 - 1}
 
-// saBucket is the bucket of packets that wait for an SA.
-const saBucket = pendingBuckets
+// buckets are where a neighbor's packets are counted, twice: the smaller number is theirs, unless both buckets are another
+// neighbor's, too (a count-min sketch; Cormode and Muthukrishnan, 2005).
+type buckets [2]uint16
+
+// saBuckets are those of packets that wait for an SA.
+var saBuckets = buckets{pendingBuckets, pendingBuckets}
 
 // pendingQueue is a worker's queue of waiting packets, oldest first. During a retry, the first
 // packets are in a chunk and keep their places.
 type pendingQueue struct {
 	first, n int
-	limit    int                        // of n: pendingSize, or half a chunk
-	retrying int                        // packets in a chunk
-	places   [pendingBuckets + 1]uint16 // of n, by bucket
+	limit    int                                        // of n: pendingSize, or half a chunk
+	retrying int                                        // packets in a chunk
+	places   [len(buckets{})][pendingBuckets + 1]uint16 // of n, by buckets
 	seed     maphash.Seed
 
 	changes uint64        // fib.FIB.Changes at the last retry
@@ -80,7 +84,9 @@ func (q *pendingQueue) at(i int) *pendingPacket { return &q.ring[(q.first+i)%pen
 
 // push adds a packet.
 func (q *pendingQueue) push(p pendingPacket) {
-	q.places[p.bucket]++
+	for i, b := range p.buckets {
+		q.places[i][b]++
+	}
 	q.n++
 	*q.at(q.n - 1) = p
 }
@@ -88,19 +94,25 @@ func (q *pendingQueue) push(p pendingPacket) {
 // pop removes the oldest packet.
 func (q *pendingQueue) pop() pendingPacket {
 	p := *q.at(0)
-	q.places[p.bucket]--
+	for i, b := range p.buckets {
+		q.places[i][b]--
+	}
 	q.first = (q.first + 1) % pendingSize
 	q.n--
 	return p
 }
 
-// bucketOf returns the bucket of a neighbor. Nobody outside knows the seed.
-func (q *pendingQueue) bucketOf(n neighbor) uint16 {
+// bucketsOf returns the buckets of a neighbor. Nobody outside knows the seed.
+func (q *pendingQueue) bucketsOf(n neighbor) buckets {
 	dst := n.dst.As16()
 	var key [20]byte
 	binary.LittleEndian.PutUint32(key[copy(key[:], dst[:]):], n.adjacency)
-	return uint16(maphash.Bytes(q.seed, key[:]) % pendingBuckets)
+	hash := maphash.Bytes(q.seed, key[:])
+	return buckets{uint16(hash % pendingBuckets), uint16(hash >> 32 % pendingBuckets)}
 }
+
+// taken returns the number of places that packets with the same buckets have.
+func (q *pendingQueue) taken(b buckets) int { return int(min(q.places[0][b[0]], q.places[1][b[1]])) }
 
 // ask asks for a neighbor, unless it was the last one that it has asked for since the last retry.
 func (q *pendingQueue) ask(n neighbor) {
@@ -118,8 +130,8 @@ func (q *pendingQueue) addUnresolved(mem []byte, f batch.Frame, adjacency uint32
 		return f, true
 	}
 	to := neighbor{adjacency, destination(mem[f.Addr : uint64(f.Addr)+uint64(f.Len)])}
-	bucket := q.bucketOf(to)
-	if int(q.places[bucket]) >= max(1, min(pendingShare, q.limit/5)) {
+	in := q.bucketsOf(to)
+	if q.taken(in) >= max(1, min(pendingShare, q.limit/5)) {
 		return f, true
 	}
 	switch {
@@ -128,7 +140,7 @@ func (q *pendingQueue) addUnresolved(mem []byte, f batch.Frame, adjacency uint32
 	case q.n == 0:
 		q.asked = neighbor{}
 	}
-	q.push(pendingPacket{f, to, bucket, now + pendingTimeout})
+	q.push(pendingPacket{f, to, in, now + pendingTimeout})
 	q.ask(to)
 	return dropped, full
 }
@@ -141,10 +153,10 @@ func (q *pendingQueue) evictable(now time.Duration) bool {
 
 // addUnknownSA adds an ESP packet without an SA and reports whether there was room.
 func (q *pendingQueue) addUnknownSA(f batch.Frame, now time.Duration) bool {
-	if q.n >= q.limit || int(q.places[saBucket]) >= max(1, q.limit/8) {
+	if q.n >= q.limit || q.taken(saBuckets) >= max(1, q.limit/8) {
 		return false
 	}
-	q.push(pendingPacket{f, forSA, saBucket, now + saTimeout})
+	q.push(pendingPacket{f, forSA, saBuckets, now + saTimeout})
 	q.retryAt = min(q.retryAt, now+saTimeout)
 	return true
 }
@@ -193,7 +205,7 @@ func (q *pendingQueue) finishRetry(mem []byte, c *batch.Chunk) {
 				to.dst = destination(mem[p.frame.Addr : uint64(p.frame.Addr)+uint64(p.frame.Len)])
 			}
 			if to != p.neighbor {
-				p.neighbor, p.bucket = to, q.bucketOf(to)
+				p.neighbor, p.buckets = to, q.bucketsOf(to)
 			}
 			q.push(p)
 			q.ask(to)

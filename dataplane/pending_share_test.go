@@ -10,7 +10,7 @@ import (
 	"github.com/warproute/warproute/internal/testutil"
 )
 
-// unresolved is packets to destinations without a neighbor, which do not hash alike.
+// unresolved is packets to destinations without a neighbor, which do not have both buckets in common.
 type unresolved struct {
 	q      pendingQueue
 	mem    []byte
@@ -21,11 +21,11 @@ type unresolved struct {
 func newUnresolved(destinations, limit int) *unresolved {
 	u := &unresolved{asked: map[netip.Addr]int{}}
 	u.q = pendingQueue{limit: limit, seed: maphash.MakeSeed(), resolve: func(_ uint32, dst netip.Addr) { u.asked[dst]++ }}
-	taken := map[uint16]bool{}
+	taken := map[buckets]bool{}
 	for i := 1; len(u.frames) < destinations; i++ {
 		f := testutil.UDP4("192.0.2.1", fmt.Sprintf("10.1.%d.%d", i/250, 1+i%250), 1, 2)
-		if bucket := u.q.bucketOf(neighbor{1, destination(f)}); !taken[bucket] {
-			taken[bucket] = true
+		if in := u.q.bucketsOf(neighbor{1, destination(f)}); !taken[in] {
+			taken[in] = true
 			u.frames = append(u.frames, batch.Frame{Addr: uint32(len(u.mem)), Len: uint16(len(f))})
 			u.mem = append(u.mem, f...)
 		}
@@ -63,10 +63,30 @@ func TestFiveUnresolvedDestinationsLeavePlaces(t *testing.T) {
 		for u.q.n > 0 {
 			u.q.pop()
 		}
-		if u.q.places != [pendingBuckets + 1]uint16{} {
+		if u.q.places != (pendingQueue{}).places {
 			t.Error("an empty queue has used places")
 		}
 	}
+}
+
+// A destination that has a bucket in common with a flooded one has its share.
+func TestDestinationBesideAFloodedOneIsAskedFor(t *testing.T) {
+	u := newUnresolved(2000, pendingSize)
+	u.add(0, 200)
+	of := func(to int) buckets {
+		return u.q.bucketsOf(neighbor{1, destination(u.mem[u.frames[to].Addr:][:u.frames[to].Len])})
+	}
+	tried := 0
+	for to := 1; to < 2000; to++ {
+		if first, b := of(0), of(to); (first[0] == b[0]) == (first[1] == b[1]) {
+			continue
+		}
+		tried++
+		if dropped := u.add(to, 5); dropped > 0 {
+			t.Errorf("%d of 5 packets are dropped beside a flooded destination", dropped)
+		}
+	}
+	t.Logf("%d destinations with one bucket in common", tried)
 }
 
 // BenchmarkUnresolvedFlood is the cost of a packet to a destination whose share is used up, while four others have used up theirs.

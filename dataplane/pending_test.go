@@ -217,6 +217,9 @@ func TestESPWithoutSAExpires(t *testing.T) {
 		t.Errorf("%d packets were dropped at once, want 936", n)
 	}
 	r.wait("all drops", func(s *dataplane.Stats) bool { return s.Ports[0].Drops[batch.XfrmInNoStates] == 1000 })
+	if waiting := r.router.Stats().Waiting; waiting != 0 {
+		t.Errorf("%d packets wait when all are dropped", waiting)
+	}
 	if d := time.Since(start); d < 50*time.Millisecond || d > time.Second {
 		t.Errorf("dropped after %v, want 50 ms", d)
 	}

@@ -35,6 +35,7 @@ func (w *worker) receive(now time.Duration) bool {
 	w.expireFragments(now)
 	if g := w.fib.Changes(); w.pending.due(g, now) {
 		w.pending.retry(c, g, now, w.handleExpired)
+		w.stats.waiting.Store(int64(w.pending.n)) // before the drops, as in finish
 		w.drops.flush(w.counters)
 	}
 	w.receiveFromHost(&w.host, now)

@@ -106,6 +106,7 @@ func (w *worker) submitFrom(lane int, now time.Duration) bool {
 	c.N, c.Retried, c.Received, c.Full = 0, 0, now, false
 	if retry {
 		w.pending.retry(c, changes, now, w.handleExpired)
+		w.stats.waiting.Store(int64(w.pending.n)) // before the drops, as in finish
 		w.drops.flush(w.counters)
 	}
 	limited := l.waiting.take(c, max(c.N, w.rx.maxPackets), l.pace.limit(w.rx.maxBytes))
