@@ -160,6 +160,7 @@ func (p *Port) Detach() error {
 	if err := p.program.detach(); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENODEV) && !errors.Is(err, unix.ENOENT) {
 		return fmt.Errorf("detach the XDP program from %s: %w", p.Name, err)
 	}
+	p.unattached = false
 	return nil
 }
 

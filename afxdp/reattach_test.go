@@ -3,6 +3,7 @@ package afxdp
 import (
 	"bytes"
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/warproute/warproute/internal/require"
@@ -34,6 +35,10 @@ func TestReattachedPortsReceive(t *testing.T) {
 			deleteLink(t, "ra")
 			if err := ra.Reattach(); err == nil {
 				t.Error("a deleted interface has the program")
+			}
+			require.NoError(t, ra.Detach())
+			if err := ra.Reattach(); err == nil || !strings.Contains(err.Error(), "it was detached") {
+				t.Errorf("a port that is being removed: %v", err)
 			}
 			require.NoError(t, s.Close())
 			if err := ra.Reattach(); !errors.Is(err, errClosed) {

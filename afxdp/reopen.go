@@ -60,6 +60,7 @@ func (p *Port) reopen() (err error) {
 	if err := p.program.attach(is.Ifindex, attach, deadline); err != nil {
 		return attachError(err, p.Name, is.Ifindex)
 	}
+	p.unattached = false
 	sockets := make([]*socket, 0, len(p.queues))
 	defer func() {
 		if err != nil {
