@@ -197,6 +197,9 @@ func (q *pendingQueue) finishRetry(mem []byte, c *batch.Chunk) {
 		p := q.pop()
 		switch r := c.Out[i]; {
 		case r.Verdict == unknownSA:
+			if c.In[i].Addr != p.frame.Addr { // IPsec removed the outer one of two ESP headers
+				p.frame = c.In[i]
+			}
 			q.push(p)
 		case r.Verdict.Action() == batch.ActionHold:
 			to := neighbor{r.Adjacency(), p.neighbor.dst}

@@ -101,3 +101,18 @@ func BenchmarkUnresolvedFlood(b *testing.B) {
 		}
 	}
 }
+
+// A packet with two ESP headers, of which a retry removes the outer one, waits without it for the SA of the inner one.
+func TestDecryptedPacketWaitsForTheSAOfItsContent(t *testing.T) {
+	q := pendingQueue{limit: pendingSize, seed: maphash.MakeSeed()}
+	q.addUnknownSA(batch.Frame{Addr: 2048, Len: 200}, 0)
+	c := &batch.Chunk{In: make([]batch.Frame, 4), Out: make([]batch.Result, 4)}
+	drop := func(f batch.Frame, r batch.Reason) { t.Errorf("%v is dropped: %v", f, r) }
+	q.retry(c, 1, 0, drop)
+	c.In[0].Addr, c.In[0].Len, c.Out[0].Verdict = 2100, 148, unknownSA
+	q.finishRetry(nil, c)
+	c.N = 0
+	if q.retry(c, 2, 0, drop); c.N != 1 || c.In[0].Addr != 2100 || c.In[0].Len != 148 {
+		t.Errorf("the next retry has %d packets: %+v", c.N, c.In[0])
+	}
+}
