@@ -31,7 +31,7 @@ func (w *worker) receive(now time.Duration) bool {
 		return false
 	}
 	c := w.free[len(w.free)-1]
-	c.N, c.Retried, c.Received, c.Full = 0, 0, now, false
+	c.N, c.Retried, c.Received, c.Full, c.Cached = 0, 0, now, false, false
 	w.expireFragments(now)
 	if g := w.fib.Changes(); w.pending.due(g, now) {
 		w.pending.retry(c, g, now, w.handleExpired)
@@ -54,7 +54,7 @@ func (w *worker) receive(now time.Duration) bool {
 func (w *worker) fill(c *batch.Chunk) {
 	rx := &w.rx
 	full := max(c.N, rx.maxPackets) // the pending queue can be longer than a reduced maxPackets
-	bytes := 0
+	bytes, uncached := 0, c.N       // packets in the pending queue and on the slow path have waited
 	for _, f := range c.In[:c.N] {
 		bytes += int(f.Len)
 	}
@@ -71,8 +71,11 @@ func (w *worker) fill(c *batch.Chunk) {
 			received := c.In[c.N : c.N+n]
 			if n > 0 { // all frames of a queue are of one port
 				port := received[0].Origin.Port()
-				received = received[:w.countAndUntag(port, received)]
-				n = len(received)
+				kept, cached := w.countAndUntag(port, received)
+				if !cached {
+					uncached += kept
+				}
+				n, received = kept, received[:kept]
 			}
 			if rx.maxBytes > 0 {
 				for j := range received {
@@ -89,20 +92,21 @@ func (w *worker) fill(c *batch.Chunk) {
 			break
 		}
 	}
+	c.Cached = uncached == 0
 	w.flushReceived()
 	w.drops.flush(w.counters)
 }
 
-// countAndUntag counts the frames that a port received, removes their VLAN tags, drops those of unknown VLANs, and returns the
-// number of the others.
-func (w *worker) countAndUntag(port uint16, frames []batch.Frame) int {
+// countAndUntag counts the frames that a port received, removes their VLAN tags, and drops those of unknown VLANs. It returns
+// the number of the others, and whether it has brought their headers into the cache.
+func (w *worker) countAndUntag(port uint16, frames []batch.Frame) (kept int, cached bool) {
 	if !w.logical.table.Tagged(port) { // read after Receive: the XDP program passes frames of a VLAN only once the table has it
 		w.rx.tallies[port].add(frames)
-		return len(frames)
+		return len(frames), false
 	}
-	kept, bytes := w.untag(frames)
+	kept, bytes, cached := w.untag(frames)
 	w.rx.tallies[port].addBytes(len(frames), bytes)
-	return kept
+	return kept, cached
 }
 
 // flushReceived counts the packets of the polled queues. The next poll begins with the next queue.

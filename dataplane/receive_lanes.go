@@ -61,7 +61,8 @@ func (w *worker) pollRings(now time.Duration) (received bool) {
 			received = true
 			burst := w.sorter.burst[:n]
 			port := burst[0].Origin.Port()
-			burst = burst[:w.countAndUntag(port, burst)]
+			kept, _ := w.countAndUntag(port, burst)
+			burst = burst[:kept]
 			if w.capture != nil {
 				w.captureReceived(burst, now, queue, nil, 0)
 			}
@@ -103,7 +104,7 @@ func (w *worker) submitFrom(lane int, now time.Duration) bool {
 	if c == nil || !w.mayAdd(lane) || !w.ready(lane) {
 		return false
 	}
-	c.N, c.Retried, c.Received, c.Full = 0, 0, now, false
+	c.N, c.Retried, c.Received, c.Full, c.Cached = 0, 0, now, false, false
 	if retry {
 		w.pending.retry(c, changes, now, w.handleExpired)
 		w.stats.waiting.Store(int64(w.pending.n)) // before the drops, as in finish

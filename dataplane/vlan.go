@@ -34,18 +34,19 @@ func moveMACs(from, to []byte) {
 }
 
 // untag removes the VLAN tags of a burst of frames that a port received, of a member of a bond those of VLANs on the
-// bond. It returns how many frames it keeps, because it drops those of unknown VLANs, and the length that all had.
-func (w *worker) untag(frames []batch.Frame) (kept, bytes int) {
+// bond. It returns how many frames it keeps, because it drops those of unknown VLANs, the length that all had, and whether it
+// has brought their headers into the cache.
+func (w *worker) untag(frames []batch.Frame) (kept, bytes int, cached bool) {
 	l, parent := &w.logical, frames[0].Origin.Port()
 	if bond := l.table.Bonds().Master(parent); bond != 0 {
 		if bytes, ok := w.enterBond(bond, frames); ok && !l.table.Tagged(bond) {
-			return len(frames), bytes
+			return len(frames), bytes, false
 		} else if ok {
 			parent = bond
 		}
 	}
 	removal := l.removalFrom(parent)
-	prefetch.ReadAt(w.mem, frames) // with a GPU, often nothing else reads them
+	prefetch.ReadAt(w.mem, frames) // for reading: with a GPU, nothing here writes to most of them
 	for i := 0; i < len(frames); i++ {
 		if w.capture == nil {
 			n, length := removal.apply(w.mem, frames[i:], frames[kept:])
@@ -63,7 +64,7 @@ func (w *worker) untag(frames []batch.Frame) (kept, bytes int) {
 		frames[kept] = f
 		kept++
 	}
-	return kept, bytes
+	return kept, bytes, true
 }
 
 // removal removes single tags of frames that a port received, in words (batch.Words). Its fields are operands of the loops

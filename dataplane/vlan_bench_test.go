@@ -133,7 +133,7 @@ func BenchmarkTags(b *testing.B) {
 			b.Fatal(n)
 		}
 		copy(c.In, in)
-		c.N, _ = w.untag(c.In[:benchChunk])
+		c.N, _, _ = w.untag(c.In[:benchChunk])
 		w.engine.Submit(c)
 		w.dispatch(c)
 		w.tx[0].n = 0

@@ -88,7 +88,7 @@ func TestUntagOfBurstsAgreesWithSingleFrames(t *testing.T) {
 				want = append(want, f)
 			}
 			got := slices.Clone(in)
-			n, length := burst.untag(got)
+			n, length, _ := burst.untag(got)
 			if length != bytes || !slices.Equal(got[:n], want) {
 				t.Fatalf("port %d: untag of %v keeps %v of %d bytes, removeTags %v of %d", parent, in, got[:n], length, want, bytes)
 			}

@@ -79,7 +79,7 @@ func FuzzUntag(f *testing.F) {
 			at2 := w.pool.Take()
 			copy(w.mem[at2:at2+umem.FrameSize], w.mem[at:at+umem.FrameSize])
 			frames := []batch.Frame{in, {Addr: at2 + umem.DataOffset, Len: in.Len}}
-			kept, length := w.untag(frames)
+			kept, length, _ := w.untag(frames)
 			if length != 2*len(data) {
 				t.Fatalf("%d bytes in 2 frames of %d", length, len(data))
 			}

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"slices"
 	"testing"
 	"time"
 
@@ -256,6 +257,40 @@ func TestDeletedVLAN(t *testing.T) {
 		}
 	}
 	r.stop()
+}
+
+// cacheSpy counts chunks by Cached, and those with packets that the worker did not bring into the cache: of a port without
+// VLANs, or from the slow path.
+type cacheSpy struct {
+	dataplane.Engine
+	chunks         [2]int
+	cachedAreRight bool
+}
+
+func (s *cacheSpy) Submit(c *batch.Chunk) {
+	cached := !slices.ContainsFunc(c.In[:c.N], func(f batch.Frame) bool { return f.Origin.Port() == 2 || f.Origin.Has(batch.Own) })
+	s.cachedAreRight = s.cachedAreRight && cached == c.Cached
+	s.chunks[map[bool]int{true: 1}[c.Cached]]++
+	s.Engine.Submit(c)
+}
+
+// The engine is told that headers are in the cache if the worker has removed the tags of all packets of a chunk.
+func TestCachedChunks(t *testing.T) {
+	r := newRigOf(t, 3, 64)
+	r.fib.VLANs.SetPhysical(3)
+	r.addVLAN(0, 0x8100, 100)
+	spy := &cacheSpy{Engine: r.engine, cachedAreRight: true}
+	r.config.Workers[0].Engine = spy
+	packet := testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2)
+	expired := testutil.Edit(testutil.UDP4("10.1.0.9", "10.1.0.1", 1, 2), 8, 1)
+	r.queues[0].Play([][]byte{tagged(packet, 0x8100, 100), packet, tagged(packet, 0x8100, 100), tagged(expired, 0x8100, 100)}, 4000)
+	r.queues[2].Play([][]byte{packet}, 1000)
+	r.configure(func() { r.router.AddPort(3, 0) })
+	r.wait("the packets", func(s *dataplane.Stats) bool { return s.Ports[0].RxPackets == 4000 && s.Ports[2].RxPackets == 1000 })
+	r.stop()
+	if !spy.cachedAreRight || spy.chunks[0] == 0 || spy.chunks[1] == 0 {
+		t.Errorf("%d chunks are in the cache, %d are not, rightly %v", spy.chunks[1], spy.chunks[0], spy.cachedAreRight)
+	}
 }
 
 // A capture has the packets of a VLAN as those of its port, without tags, and so has a trace, whoever adds the tags.

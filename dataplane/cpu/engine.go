@@ -8,7 +8,6 @@
 package cpu
 
 import (
-	"encoding/binary"
 	"sync/atomic"
 
 	"github.com/warproute/warproute/batch"
@@ -107,7 +106,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if e.esp != nil {
 		e.esp.Apply(in, out)
 	}
-	e.Route(in, out)
+	e.route(in, out, c.Cached && len(in) <= block) // the first-level cache has room for so many
 }
 
 // Decide decides on packets to which the policies of a gateway were applied, or are not to be. It clears
@@ -119,11 +118,14 @@ func (e *Engine) Decide(in []batch.Frame, out []batch.Result) {
 
 // Route looks up and rewrites packets. Without a gateway, it applies reverse path filtering first, and out may have any content.
 // With one, it skips packets that already have a verdict in out, from the ESP stage, which has checked sources.
-func (e *Engine) Route(in []batch.Frame, out []batch.Result) {
+func (e *Engine) Route(in []batch.Frame, out []batch.Result) { e.route(in, out, false) }
+
+// route is Route for packets whose headers may be in the cache.
+func (e *Engine) route(in []batch.Frame, out []batch.Result, cached bool) {
 	verify := e.esp == nil && e.fib.HasRPF()
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
-		if e.esp == nil { // the ESP stage prefetches them itself
+		if !cached && e.esp == nil { // the ESP stage prefetches them itself
 			prefetch.WriteAt(e.frames.Mem, in[start:end])
 		}
 		if verify {
@@ -258,14 +260,6 @@ func (e *Engine) egress(hop fib.NextHop, adjacency uint32, size int) (r batch.Re
 
 // tagRoom is the number of bytes in front of a frame that a VLAN tag needs: devices write whole words.
 const tagRoom = umem.Headroom + fib.TagLen
-
-// addTag writes a VLAN tag in front of the EtherType of the frame at an address, and returns the longer frame, whose MAC
-// addresses are to be written. It is inlined.
-func (e *Engine) addTag(addr, tag uint32) *[packet.EthernetLen + fib.TagLen]byte {
-	b := (*[packet.EthernetLen + fib.TagLen]byte)(e.frames.Mem[addr-fib.TagLen:])
-	binary.LittleEndian.PutUint32(b[fib.MACsLen:], tag)
-	return b
-}
 
 // bucket returns the adjacency of a flow in an ECMP group.
 func (e *Engine) bucket(group, hash uint32) uint32 {

@@ -39,9 +39,8 @@ func (e *Engine) forwardIPv4(f batch.Frame, id lookup.NextHopID) batch.Result {
 	}
 	h.DecrementTTL()
 	if tag != 0 {
-		b := e.addTag(f.Addr, tag)
-		(*packet.Ethernet)(b[:]).SetMACs(uint64(adj.MAC()), uint64(port.MAC()))
-		return batch.MakeResult(f.Addr-fib.TagLen, uint16(len(b)+size), r.Verdict)
+		writeTagged(b, adj.MAC(), port.MAC(), tag)
+		return batch.MakeResult(f.Addr-fib.TagLen, uint16(packet.EthernetLen+fib.TagLen+size), r.Verdict)
 	}
 	(*packet.Ethernet)(b).SetMACs(uint64(adj.MAC()), uint64(port.MAC()))
 	return batch.MakeResult(f.Addr, uint16(packet.EthernetLen+size), r.Verdict)
