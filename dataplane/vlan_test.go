@@ -274,7 +274,7 @@ func (s *cacheSpy) Submit(c *batch.Chunk) {
 	s.Engine.Submit(c)
 }
 
-// The engine is told that headers are in the cache if the worker has removed the tags of all packets of a chunk.
+// A chunk is marked as cached if the worker has removed the tags of all of its packets.
 func TestCachedChunks(t *testing.T) {
 	r := newRigOf(t, 3, 64)
 	r.fib.VLANs.SetPhysical(3)
