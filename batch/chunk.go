@@ -17,7 +17,7 @@ type Chunk struct {
 	Epoch    uint64        // of the FIB when the chunk was submitted
 	Lane     uint8         // of all packets, below MaxLanes; 0 comes first
 	Full     bool          // closed because it was full: more packets may be waiting
-	Cached   bool          // the headers of all packets are in the cache of the worker's core, which has read them
+	Cached   bool          // the worker has read the headers of all packets while it filled the chunk
 	Deadline time.Duration // by Clock, for the transmission of the chunk; 0 for none
 	Idle     time.Duration // of the worker without work, from its start to the submission of the chunk
 	In       []Frame

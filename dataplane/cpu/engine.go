@@ -106,7 +106,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if e.esp != nil {
 		e.esp.Apply(in, out)
 	}
-	e.route(in, out, c.Cached && len(in) <= block) // the first-level cache has room for so many
+	e.route(in, out, c.Cached)
 }
 
 // Decide decides on packets to which the policies of a gateway were applied, or are not to be. It clears
