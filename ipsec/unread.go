@@ -1,6 +1,9 @@
 package ipsec
 
-import "github.com/warproute/warproute/internal/prefetch"
+import (
+	"github.com/warproute/warproute/internal/counter"
+	"github.com/warproute/warproute/internal/prefetch"
+)
 
 // A device can encapsulate packets that the host has not read, in tunnel mode. The host knows their lengths, and takes
 // their sequence numbers.
@@ -39,7 +42,7 @@ func (l TunnelLayout) ESPLen(n int) int {
 	return int(l.fixed) + used + -used&int(l.mask)
 }
 
-// Counts is the packets and bytes of an SA that one worker counts.
+// Counts is the packets and bytes of an SA that one worker counts: its first two counters.
 type Counts worker
 
 // Counts returns those of a worker, for SAs without limits in packets or bytes.
@@ -47,6 +50,12 @@ func (s *SA) Counts(w int) *Counts { return (*Counts)(&s.workers[w]) }
 
 // Add adds packets and their bytes.
 func (c *Counts) Add(packets, bytes uint64) { (*worker)(c).count(packets, bytes) }
+
+// CountEach adds a packet to each of counts, and the bytes with the same index.
+func CountEach(all []*Counts, bytes []uint64) {
+	prefetch.Write(all, 0)
+	counter.AddToEach(all, bytes)
+}
 
 // PrefetchCounts prefetches counts, nil for none, for Add.
 func PrefetchCounts(all []*Counts) { prefetch.Write(all, 0) }

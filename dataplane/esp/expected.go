@@ -76,6 +76,25 @@ func (s *Stage) BeginExpected(e *Expected, jobs []Job, hostPackets int) {
 	}
 }
 
+// AcceptExpected finishes packets that a device has sealed by an expected SA, from the first one on as long as it forwards them to one
+// of a number of ports, and their results are those of the SA's ESP. It returns their number, and the bytes of the packets without
+// ESP. Other packets need Sealed.
+func (s *Stage) AcceptExpected(e *Expected, in []batch.Frame, out, results []batch.Result, reports []SAReport, ports int) (n int, bytes uint64) {
+	in, out, reports = in[:len(results)], out[:len(results)], reports[:len(results)]
+	key, layout := e.SA.KeyIndex(), e.layout
+	for i, r := range results {
+		size := reports[i].Size()
+		f, ok := sealedFrame(layout, in[i], size)
+		if uint(r.Verdict-batch.Forward(0)) >= uint(ports) || reports[i].KeyIndex() != key || !ok ||
+			size < packet.IPv4Len || packet.EthernetLen+size > int(in[i].Len) || r.Addr() != f.Addr || r.Len() != f.Len {
+			return i, bytes
+		}
+		in[i], out[i] = f, r
+		bytes += uint64(size)
+	}
+	return len(results), bytes
+}
+
 // Sealed updates the frame of a packet of size bytes that a device has sealed. It is not ok if the frame has no such packet, or
 // no room for its ESP.
 func (s *Stage) Sealed(e *Expected, f *batch.Frame, size int) (ok bool) {
@@ -83,14 +102,20 @@ func (s *Stage) Sealed(e *Expected, f *batch.Frame, size int) (ok bool) {
 }
 
 func sealed(l ipsec.TunnelLayout, f *batch.Frame, size int) (ok bool) {
-	at, front, esp := int(f.Addr%umem.FrameSize), int(l.HeaderLen), l.ESPLen(size)
-	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) || at < front || at+packet.EthernetLen-int(l.ESPHeaderLen)+esp > umem.FrameSize {
+	if size < packet.IPv4Len || packet.EthernetLen+size > int(f.Len) {
 		return false
 	}
-	f.Addr -= uint32(front)
-	f.Len = uint16(packet.EthernetLen + front - int(l.ESPHeaderLen) + esp)
-	f.Origin = f.Origin.With(batch.PolicyDone)
-	return true
+	after, ok := sealedFrame(l, *f, size)
+	if ok {
+		*f = after
+	}
+	return ok
+}
+
+// sealedFrame returns the frame of a packet of size bytes after it was sealed. It is not ok if the ESP has no room. It is inlined.
+func sealedFrame(l ipsec.TunnelLayout, f batch.Frame, size int) (batch.Frame, bool) {
+	at, n := int(f.Addr%umem.FrameSize)-int(l.HeaderLen), int(l.HeaderLen-l.ESPHeaderLen)+packet.EthernetLen+l.ESPLen(size)
+	return batch.Frame{Addr: f.Addr - uint32(l.HeaderLen), Len: uint16(n), Origin: f.Origin.With(batch.PolicyDone)}, at >= 0 && at+n <= umem.FrameSize
 }
 
 // IsSealed reports whether the frame of packet i of the chunk has ESP of the SA with the packet's number. The host reads one

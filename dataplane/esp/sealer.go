@@ -3,6 +3,7 @@ package esp
 import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/packet"
 )
 
 // A device with lent sequence numbers (ipsec.Lender) seals packets in one pass, of many SAs. The host has not read them, and
@@ -38,16 +39,38 @@ func (s *Stage) BeginSealed(jobs []Job, hostPackets int, keys uint32) {
 	}
 }
 
-// PrefetchSealers prefetches the counts of packets that CountSealedBy is called for, by the reports about up to 64 of
-// them.
-func (s *Stage) PrefetchSealers(reports []SAReport) {
-	for i, r := range reports {
-		s.counts[i] = nil
-		if x := s.sealers.at(r.KeyIndex()); x != nil {
-			s.counts[i] = x.counts
+// AcceptSealed finishes the packets of a chunk that a device has sealed, from the first one on, as long as the device forwards
+// them to one of a number of ports, their results are those of their SAs' ESP, and the device has enough numbers of these. It takes
+// up to 64 packets, and returns their number, and the SA of the last one. Other packets need the steps below.
+func (s *Stage) AcceptSealed(in []batch.Frame, out, results []batch.Result, reports []SAReport, ports int) (n int, by *Sealer) {
+	size := min(len(results), block)
+	in, out, results, reports = in[:size], out[:size], results[:size], reports[:size]
+	counts, sizes, first := s.counts[:size], s.sizes[:size], 0
+	for i, r := range results {
+		x := s.sealers.at(reports[i].KeyIndex())
+		if uint(r.Verdict-batch.Forward(0)) >= uint(ports) || x == nil || x.SA == nil || reports[i].SeqsLow() {
+			break
 		}
+		bytes := reports[i].Size()
+		f, ok := sealedFrame(x.layout, in[i], bytes)
+		if bytes < packet.IPv4Len || packet.EthernetLen+bytes > int(in[i].Len) || !ok || r.Addr() != f.Addr || r.Len() != f.Len {
+			break
+		}
+		in[i] = f
+		out[i] = r
+		counts[i], sizes[i] = x.counts, uint64(bytes)
+		if s.firstSA == nil {
+			s.firstSA = x.SA
+		}
+		if x.SA == s.firstSA {
+			first++
+		}
+		n, by = i+1, x
 	}
-	ipsec.PrefetchCounts(s.counts[:len(reports)])
+	ipsec.CountEach(counts[:n], sizes[:n])
+	s.firstCount += first
+	s.sealed += n
+	return n, by
 }
 
 // Sealer returns the outbound SA with keys at an index, or nil.

@@ -60,7 +60,8 @@ type Stage struct {
 	openers     byKey[opener]
 	opened      openedPackets
 	sealed      int                  // packets of the chunk that a device has sealed
-	counts      [block]*ipsec.Counts // see PrefetchSealers
+	counts      [block]*ipsec.Counts // of packets that devices have sealed or opened
+	sizes       [block]uint64        // see AcceptSealed
 	firstSA     *ipsec.SA            // see FirstSA
 	firstCount  int                  // see FirstSA
 }

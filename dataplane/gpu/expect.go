@@ -162,46 +162,53 @@ func (e *Engine) postExpected(f *flight) {
 
 // acceptExpected finishes the packets of a chunk that were of the expected SA. It returns the number of the others.
 func (e *Engine) acceptExpected(f *flight) (hostPackets int) {
-	x, in, out := &f.expected, f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
-	for k := range f.tiles {
-		s := &e.mailbox.slots[f.slots[k]]
-		for _, r := range s.results[:f.tileStart(k+1)-f.tileStart(k)] {
-			if r.Verdict >= resultHost {
-				hostPackets++
-			}
-		}
-	}
+	x := &f.expected
+	hostPackets = e.countHostPackets(f)
 	e.esp.BeginExpected(x, f.jobs, hostPackets)
 	sealed, bytes := 0, uint64(0)
 	for k := range f.tiles {
+		p := e.firstPassTile(f, k)
 		last := -1 // packet that the device says that it has sealed
-		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
-		results := s.results[:f.tileStart(k+1)-first]
-		reports := s.saReports()[:len(results)]
-		for i, r := range results {
-			at, key, size := first+i, reports[i].KeyIndex(), reports[i].Size()
-			switch {
-			case r.Verdict == resultHost:
-				continue
-			case r.Verdict == resultNeedsSeq:
-				e.esp.Classified(&f.jobs[at], r.Addr(), r.Len())
-				continue
-			case hostPackets > 0:
-				f.jobs[at].Kind = esp.Decided
+		for i := 0; i < len(p.in); i++ {
+			n, size := e.esp.AcceptExpected(x, p.in[i:], p.out[i:], p.results[i:], p.reports[i:], e.checker.ports)
+			if n > 0 {
+				if hostPackets > 0 {
+					decide(p.jobs[i : i+n])
+				}
+				i += n
+				last, sealed, bytes = i-1, sealed+n, bytes+size
 			}
-			switch out[at] = r; {
-			case r.Verdict == notSealed:
-			case key == x.SA.KeyIndex() && e.checker.possible(r) && e.esp.Sealed(x, &in[at], size) && inPlace(in[at], r):
-				sealed, last, bytes = sealed+1, at, bytes+uint64(size)
-			default:
-				e.checker.refuse(&out[at], in[at])
+			if i < len(p.in) && e.acceptOneExpected(&p, i, x, hostPackets > 0) {
+				last, sealed, bytes = i, sealed+1, bytes+uint64(p.reports[i].Size())
 			}
 		}
-		if last >= 0 && !e.esp.IsSealed(x, in[last], last) {
-			e.checker.refuse(&out[last], in[last])
+		if last >= 0 && !e.esp.IsSealed(x, p.in[last], f.tileStart(k)+last) {
+			e.checker.refuse(&p.out[last], p.in[last])
 		}
-		clear(results)
+		clear(p.results)
 	}
 	e.esp.CountSealed(x, sealed, bytes)
 	return hostPackets
+}
+
+// acceptOneExpected is acceptExpected for packet i of a tile. It reports whether the device has sealed the packet.
+func (e *Engine) acceptOneExpected(p *firstPassTile, i int, x *esp.Expected, hasHostPackets bool) (sealed bool) {
+	in, out, r := &p.in[i], &p.out[i], p.results[i]
+	switch {
+	case r.Verdict == resultHost:
+		return false
+	case r.Verdict == resultNeedsSeq:
+		e.esp.Classified(&p.jobs[i], r.Addr(), r.Len())
+		return false
+	case hasHostPackets:
+		p.jobs[i].Kind = esp.Decided
+	}
+	switch *out = r; {
+	case r.Verdict == notSealed:
+		return false
+	case p.reports[i].KeyIndex() == x.SA.KeyIndex() && e.checker.possible(r) && e.esp.Sealed(x, in, p.reports[i].Size()) && inPlace(*in, r):
+		return true
+	}
+	e.checker.refuse(out, *in)
+	return false
 }

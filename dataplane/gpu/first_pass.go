@@ -27,6 +27,18 @@ func (e *Engine) firstPassTile(f *flight, tile int) firstPassTile {
 	return firstPassTile{c.In[first:end], c.Out[first:end], f.jobs[first:end], s.results[:end-first], s.saReports()[:end-first]}
 }
 
+// countHostPackets returns the number of packets of a chunk to seal that the device has left to the host.
+func (e *Engine) countHostPackets(f *flight) (n int) {
+	for k := range f.tiles {
+		for _, r := range e.firstPassTile(f, k).results {
+			if r.Verdict >= resultHost {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // admitted reports whether the device says that it has opened a packet, forwards it, and admits it.
 func admitted(r batch.Result) bool {
 	return r.Verdict.Action() == batch.ActionForward && r.Addr()&esp.Admitted != 0

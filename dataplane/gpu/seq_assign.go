@@ -28,6 +28,7 @@ type seqAssignment struct {
 	launches uint32 // of the kernel: each begins with ticket 0
 	off      bool   // for tests
 	sas      []*ipsec.SA
+	low      *ipsec.SA // of the last packet that says so: the device has few numbers of it left
 
 	// The host may hold the lock behind an abandoned chunk, which has no last pass to release it. So the next chunk does not wait,
 	// but joins it: if the host holds the lock (HOST_HOLDS), all of its packets are the host's, too, and its last pass releases the lock.
@@ -123,83 +124,89 @@ func (e *Engine) postToAssign(f *flight) {
 // acceptAssigned finishes the packets of a chunk to which the device has assigned sequence numbers, and which it has sealed. It
 // returns the number of the others, and of the packets to seal.
 func (e *Engine) acceptAssigned(f *flight) (hostPackets, seal int) {
-	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
-	for k := range f.tiles {
-		s := &e.mailbox.slots[f.slots[k]]
-		for _, r := range s.results[:f.tileStart(k+1)-f.tileStart(k)] {
-			if r.Verdict >= resultHost {
-				hostPackets++
-			}
-		}
-	}
+	hostPackets = e.countHostPackets(f)
 	e.esp.BeginSealed(f.jobs, hostPackets, e.ipsec.keys)
 	seal = f.chunk.N - hostPackets
 	e.seqAssign.joining = false
 	revoked := f.revoked != e.lender.revoked.Load() // the host has used higher numbers than the device's
-	var low *ipsec.SA
 	for k := range f.tiles {
+		p := e.firstPassTile(f, k)
 		last := -1 // packet that the device says that it has sealed
 		var by *esp.Sealer
-		s, first := &e.mailbox.slots[f.slots[k]], f.tileStart(k)
-		results := s.results[:f.tileStart(k+1)-first]
-		reports := s.saReports()[:len(results)]
-		e.esp.PrefetchSealers(reports[:min(prefetched, len(reports))])
-		for i, r := range results {
-			if i%prefetched == prefetched/2 { // half ahead
-				next := min(i+prefetched/2, len(reports))
-				e.esp.PrefetchSealers(reports[next:min(next+prefetched, len(reports))])
-			}
-			at := first + i
-			switch {
-			case r.Verdict == resultHost:
-				continue
-			case r.Verdict == resultNeedsSeq:
-				e.esp.Classified(&f.jobs[at], r.Addr(), r.Len())
-				seal++
-				continue
-			case r.Verdict == resultHostSeals:
-				seal++
-				seq := reports[i].HostSeq()
-				if reports[i] = 0; revoked {
-					continue
+		for i := 0; i < len(p.in); i++ {
+			if !revoked {
+				n, x := e.esp.AcceptSealed(p.in[i:], p.out[i:], p.results[i:], p.reports[i:], e.checker.ports)
+				if hostPackets > 0 {
+					decide(p.jobs[i : i+n])
 				}
-				if x := e.esp.Sealer(r.Addr()); x == nil || !e.esp.ReserveSeq(x, &f.jobs[at], seq) {
-					out[at], f.jobs[at].Kind = r, esp.Decided
-					e.checker.refuse(&out[at], in[at])
+				if n > 0 {
+					i += n
+					last, by = i-1, x
 				}
-				continue
-			case hostPackets > 0:
-				f.jobs[at].Kind = esp.Decided
+				if i == len(p.in) {
+					break
+				}
 			}
-			switch out[at] = r; {
-			case r.Verdict == notSealed:
-				continue
-			case revoked:
-				out[at] = batch.Result{Verdict: batch.Lost}
-				continue
-			}
-			x, size := e.esp.Sealer(reports[i].KeyIndex()), reports[i].Size()
-			if x == nil || !e.checker.possible(r) || !e.esp.SealedBy(x, &in[at], size) || !inPlace(in[at], r) {
-				e.checker.refuse(&out[at], in[at])
-				continue
-			}
-			e.esp.CountSealedBy(x, size)
-			last, by = at, x
-			if reports[i].SeqsLow() {
-				low = x.SA
+			switch x, toSeal := e.acceptOneAssigned(&p, i, hostPackets > 0, revoked); {
+			case x != nil:
+				last, by = i, x
+			case toSeal:
+				seal++
 			}
 		}
-		if last >= 0 && !e.esp.HasESPOf(by, in[last]) {
-			e.checker.refuse(&out[last], in[last])
+		if last >= 0 && !e.esp.HasESPOf(by, p.in[last]) {
+			e.checker.refuse(&p.out[last], p.in[last])
 		}
-		clear(results)
+		clear(p.results)
 	}
 	e.esp.EndSealed()
-	if low != nil {
+	if low := e.seqAssign.low; low != nil {
+		e.seqAssign.low = nil
 		e.lender.extend(low)
 	}
 	e.lender.assigned.Add(int64(f.chunk.N - hostPackets))
 	return hostPackets, seal
+}
+
+// acceptOneAssigned is acceptAssigned for packet i of a tile. It returns the SA by which the device has sealed it, or whether it is
+// one for the host to seal. Revoked numbers do not leave.
+func (e *Engine) acceptOneAssigned(p *firstPassTile, i int, hasHostPackets, revoked bool) (by *esp.Sealer, toSeal bool) {
+	in, out, r, report := &p.in[i], &p.out[i], p.results[i], p.reports[i]
+	switch {
+	case r.Verdict == resultHost:
+		return nil, false
+	case r.Verdict == resultNeedsSeq:
+		e.esp.Classified(&p.jobs[i], r.Addr(), r.Len())
+		return nil, true
+	case r.Verdict == resultHostSeals:
+		if p.reports[i] = 0; revoked {
+			return nil, true
+		}
+		if x := e.esp.Sealer(r.Addr()); x == nil || !e.esp.ReserveSeq(x, &p.jobs[i], report.HostSeq()) {
+			*out, p.jobs[i].Kind = r, esp.Decided
+			e.checker.refuse(out, *in)
+		}
+		return nil, true
+	case hasHostPackets:
+		p.jobs[i].Kind = esp.Decided
+	}
+	switch *out = r; {
+	case r.Verdict == notSealed:
+		return nil, false
+	case revoked:
+		*out = batch.Result{Verdict: batch.Lost}
+		return nil, false
+	}
+	x, size := e.esp.Sealer(report.KeyIndex()), report.Size()
+	if x == nil || !e.checker.possible(r) || !e.esp.SealedBy(x, in, size) || !inPlace(*in, r) {
+		e.checker.refuse(out, *in)
+		return nil, false
+	}
+	e.esp.CountSealedBy(x, size)
+	if report.SeqsLow() {
+		e.seqAssign.low = x.SA
+	}
+	return x, false
 }
 
 // lend lends the numbers of the SAs that seal a chunk's packets, which the device has left to the host.

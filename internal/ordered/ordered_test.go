@@ -37,6 +37,12 @@ func TestStoresReachTheirWordsAlone(t *testing.T) {
 	if want := [3]uint64{5, 0, 4}; n != want {
 		t.Errorf("Add, AddPair: %v, want %v", n, want)
 	}
+	var pairs [2][3]uint64
+	AddToEach([]*[3]uint64{&pairs[1], &pairs[0], &pairs[1]}, []uint64{7, 1 << 40, 9, 11})
+	AddToEach([]*[3]uint64(nil), nil)
+	if want := [2][3]uint64{{1, 1 << 40}, {2, 16}}; pairs != want {
+		t.Errorf("AddToEach: %v, want %v", pairs, want)
+	}
 }
 
 // TestReadersSeeProgramOrder has readers load words in the reverse of the order in which one

@@ -17,6 +17,13 @@ func Add(at *uint64, n uint64) { add(at, n) }
 // AddPair adds n and m to two words that no other goroutine writes.
 func AddPair(first, second *uint64, n, m uint64) { addPair(first, second, n, m) }
 
+// AddToEach adds 1 to the first word of each record, and the number with the same index to the second word. No other goroutine
+// writes them. n is at least as long as records.
+func AddToEach[R any](records []*R, n []uint64) {
+	n = n[:len(records)]
+	addToEach((**uint64)(unsafe.Pointer(unsafe.SliceData(records))), len(records), unsafe.SliceData(n))
+}
+
 // ReplaceBelow replaces words up to the first that is not below limit, and returns its index.
 func ReplaceBelow(words []uint32, limit, word uint32) (n int) {
 	const most = 1 << 14 // words of a call, which the scheduler cannot interrupt

@@ -12,6 +12,11 @@ func add(at *uint64, n uint64)
 //go:noescape
 func addPair(first *uint64, second *uint64, n uint64, m uint64)
 
+// addToEach adds 1 to the first word of each of n records, and a word of m to the second one.
+//
+//go:noescape
+func addToEach(records **uint64, n int, m *uint64)
+
 // replaceBelow replaces words below limit and returns the index of the first that is not.
 //
 //go:noescape

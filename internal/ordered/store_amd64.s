@@ -19,6 +19,27 @@ TEXT ·addPair(SB), NOSPLIT, $0-32
 	ADDQ BX, (CX)
 	RET
 
+// func addToEach(records **uint64, n int, m *uint64)
+TEXT ·addToEach(SB), NOSPLIT, $0-24
+	MOVQ records+0(FP), AX
+	MOVQ n+8(FP), CX
+	MOVQ m+16(FP), DX
+
+next:
+	TESTQ CX, CX
+	JZ    done
+	MOVQ  (AX), BX
+	MOVQ  (DX), SI
+	INCQ  (BX)
+	ADDQ  SI, 8(BX)
+	ADDQ  $0x08, AX
+	ADDQ  $0x08, DX
+	DECQ  CX
+	JMP   next
+
+done:
+	RET
+
 // func replaceBelow(at *uint32, n int, limit uint32, word uint32) int
 TEXT ·replaceBelow(SB), NOSPLIT, $0-32
 	MOVQ at+0(FP), AX
@@ -42,20 +63,20 @@ done:
 
 // func storeEach(at *uint64, stride int, words *uint64, step int, n int)
 TEXT ·storeEach(SB), NOSPLIT, $0-40
-	MOVQ at+0(FP), AX
-	MOVQ stride+8(FP), CX
-	MOVQ words+16(FP), DX
-	MOVQ step+24(FP), BX
-	MOVQ n+32(FP), SI
+	MOVQ at+0(FP), CX
+	MOVQ stride+8(FP), DX
+	MOVQ words+16(FP), BX
+	MOVQ step+24(FP), SI
+	MOVQ n+32(FP), DI
 
 next:
-	TESTQ SI, SI
+	TESTQ DI, DI
 	JZ    done
-	MOVQ  (DX), DI
-	MOVQ  DI, (AX)
-	ADDQ  BX, DX
-	ADDQ  CX, AX
-	DECQ  SI
+	MOVQ  (BX), AX
+	MOVQ  AX, (CX)
+	ADDQ  SI, BX
+	ADDQ  DX, CX
+	DECQ  DI
 	JMP   next
 
 done:

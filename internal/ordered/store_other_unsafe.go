@@ -14,6 +14,12 @@ func addPair(first, second *uint64, n, m uint64) {
 	add(second, m)
 }
 
+func addToEach(records **uint64, n int, m *uint64) {
+	for i, first := range unsafe.Slice(records, n) {
+		addPair(first, (*uint64)(unsafe.Add(unsafe.Pointer(first), 8)), 1, unsafe.Slice(m, n)[i])
+	}
+}
+
 func replaceBelow(at *uint32, n int, limit, word uint32) int {
 	for i := range n {
 		p := (*uint32)(unsafe.Add(unsafe.Pointer(at), 4*i))

@@ -19,6 +19,25 @@ func main() {
 	ADDQ(m, Mem{Base: second})
 	RET()
 
+	function("addToEach", "addToEach adds 1 to the first word of each of n records, and a word of m to the second one.",
+		"func(records **uint64, n int, m *uint64)")
+	records := Load(Param("records"), GP64())
+	n, m = Load(Param("n"), GP64()), Load(Param("m"), GP64())
+	record, value := GP64(), GP64()
+	Label("next")
+	TESTQ(n, n)
+	JZ(LabelRef("done"))
+	MOVQ(Mem{Base: records}, record)
+	MOVQ(Mem{Base: m}, value)
+	INCQ(Mem{Base: record})
+	ADDQ(value, Mem{Base: record, Disp: 8})
+	ADDQ(Imm(8), records)
+	ADDQ(Imm(8), m)
+	DECQ(n)
+	JMP(LabelRef("next"))
+	Label("done")
+	RET()
+
 	function("replaceBelow", "replaceBelow replaces words below limit and returns the index of the first that is not.",
 		"func(at *uint32, n int, limit, word uint32) int")
 	at, n = Load(Param("at"), GP64()), Load(Param("n"), GP64())
@@ -42,7 +61,6 @@ func main() {
 	at = Load(Param("at"), GP64())
 	stride, words := Load(Param("stride"), GP64()), Load(Param("words"), GP64())
 	step, n := Load(Param("step"), GP64()), Load(Param("n"), GP64())
-	value := GP64()
 	Label("next")
 	TESTQ(n, n)
 	JZ(LabelRef("done"))
