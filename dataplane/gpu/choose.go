@@ -5,9 +5,6 @@ import (
 	"github.com/warproute/warproute/dataplane/gpu/choice"
 )
 
-// plainBytes is the number of bytes that a packet moves over PCIe if it is not encrypted or decrypted.
-const plainBytes = 64
-
 // choose returns ExecutedOnGPU if a chunk is to be the GPU's, or why the CPU executes it. If the kernel is
 // parked, any chunk wakes it; if the engine chooses, only a load that needs the GPU does.
 func (e *Engine) choose(f *flight) Placement {
@@ -56,13 +53,6 @@ func (e *Engine) withdrawChoice(f *flight) {
 // work describes a chunk to the chooser.
 func (e *Engine) work(f *flight) choice.Work {
 	c := f.chunk
-	f.bytes = plainBytes * c.N
-	if e.esp != nil {
-		f.bytes = 0
-		for i := range c.In[:c.N] {
-			f.bytes += int(c.In[i].Len)
-		}
-	}
 	return choice.Work{Packets: c.N, Bytes: f.bytes, Class: e.traffic[c.Lane].class, Full: c.Full}
 }
 

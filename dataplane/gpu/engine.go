@@ -77,7 +77,7 @@ type flight struct {
 	repeated  bool // by the shadow
 	choice    choice.Choice
 	class     choice.Class
-	bytes     int           // for the GPU's backlog
+	bytes     int           // of its packets, as the host submits them; see bytesOf
 	polled    time.Duration // last poll in vain; 0: none
 	seen      time.Duration // first poll that found it finished
 }
@@ -132,10 +132,10 @@ func (e *Engine) Name() string {
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
-	*f = flight{chunk: c} // the memory of an earlier one
+	*f = flight{chunk: c, bytes: e.bytesOf(c)} // the memory of an earlier one
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
-		f.needed = e.tiling.needed(c, e.ipsec != nil)
+		f.needed = e.tiling.needed(c.N, f.bytes, e.ipsec != nil)
 		e.lanes[c.Lane].begin(f.needed)
 		e.begun[c.Lane].Add(1)
 		e.begin(f)
@@ -148,6 +148,20 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if e.chooser != nil {
 		e.observeSubmit(f)
 	}
+}
+
+// plainBytes is the number of bytes that a packet moves over PCIe if it is not encrypted or decrypted.
+const plainBytes = 64
+
+// bytesOf returns the bytes of a chunk that move over PCIe each way.
+func (e *Engine) bytesOf(c *batch.Chunk) (bytes int) {
+	if e.esp == nil {
+		return plainBytes * c.N
+	}
+	for i := range c.In[:c.N] {
+		bytes += int(c.In[i].Len)
+	}
+	return bytes
 }
 
 // place takes slots for a chunk, or returns why the CPU executes it.
@@ -163,7 +177,7 @@ func (e *Engine) place(f *flight) Placement {
 			request.from = e.pool.share(e.number, request.reserved)
 		}
 	}
-	want, least := e.tiling.tiles(f.chunk, e.ipsec != nil, len(e.inFlight) == 1, free)
+	want, least := e.tiling.tiles(f.chunk.N, f.bytes, e.ipsec != nil, len(e.inFlight) == 1, free)
 	request.n = want
 	slots := e.pool.take(f.slots[:0], request)
 	if len(slots) < least {

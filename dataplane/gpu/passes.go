@@ -189,7 +189,7 @@ func (e *Engine) collect(f *flight) bool {
 // sealed ones, and observes what the chunk had. Then it makes jobs of the other packets and posts the last pass. Without other
 // packets, it posts nothing: the chunk is finished. A chunk that was waiting had no first pass, and all packets get jobs.
 func (e *Engine) endFirstPass(f *flight) {
-	c, hostPackets, foundESP, classified, bytes := f.chunk, f.chunk.N, -1, -1, lengths(f.chunk)
+	c, hostPackets, foundESP, classified := f.chunk, f.chunk.N, -1, -1
 	first := f.pass == firstPass
 	if first {
 		var protected int
@@ -227,8 +227,8 @@ func (e *Engine) endFirstPass(f *flight) {
 	}
 	aead, hmac := e.esp.Protected()
 	t := &e.traffic[c.Lane]
-	t.finding.observe(c.N, bytes, e.esp.Received(), foundESP)
-	t.classifying.observe(c.N, bytes, aead+hmac-e.esp.Received(), classified)
+	t.finding.observe(c.N, f.bytes, e.esp.Received(), foundESP)
+	t.classifying.observe(c.N, f.bytes, aead+hmac-e.esp.Received(), classified)
 	sa, packets := e.esp.FirstSA()
 	if f.expected.SA != nil {
 		sa, packets = f.expected.SA, c.N-hostPackets

@@ -1,10 +1,6 @@
 package gpu
 
-import (
-	"cmp"
-
-	"github.com/warproute/warproute/batch"
-)
+import "cmp"
 
 const (
 	maxTiles     = 64                          // of a chunk
@@ -40,16 +36,15 @@ func (o Options) tiling(batches, slots int) tiling {
 	}
 }
 
-// tiles returns the number of slots to take for a chunk, of which some are free, and the least that it needs.
-func (t *tiling) tiles(c *batch.Chunk, secured, idle bool, free int) (want, least int) {
-	n := c.N
+// tiles returns the number of slots to take for a chunk of n packets, of which some are free, and the least that it needs. bytes are
+// those of its packets.
+func (t *tiling) tiles(n, bytes int, secured, idle bool, free int) (want, least int) {
 	least = t.least(n)
 	plain, inlined := t.plainTile, (n+inlineFrames-1)/inlineFrames
 	if idle {
 		plain = t.idleTile
 	}
 	if secured {
-		bytes := lengths(c)
 		want = max(t.securedTiles(n, bytes, t.securedBatch), min(t.securedTiles(n, bytes, t.spreadBatch), free/spreadShare))
 	} else {
 		want = (n + plain - 1) / plain
@@ -64,12 +59,12 @@ func (t *tiling) tiles(c *batch.Chunk, secured, idle bool, free int) (want, leas
 	return max(min(want, maxTiles), least), least
 }
 
-// needed returns the number of slots that a chunk needs for tiles of the usual size.
-func (t *tiling) needed(c *batch.Chunk, secured bool) int {
+// needed returns the number of slots that a chunk of n packets needs for tiles of the usual size.
+func (t *tiling) needed(n, bytes int, secured bool) int {
 	if secured {
-		return max(t.least(c.N), min(maxTiles, t.securedTiles(c.N, lengths(c), t.securedBatch)))
+		return max(t.least(n), min(maxTiles, t.securedTiles(n, bytes, t.securedBatch)))
 	}
-	return t.least(c.N)
+	return t.least(n)
 }
 
 // each returns the packets of a warp batch of a secured tile of n packets.
@@ -82,12 +77,4 @@ func (t *tiling) least(n int) int { return (n + t.batches*batchFrames - 1) / (t.
 func (t *tiling) securedTiles(n, bytes, batch int) int {
 	each := min(max(batch*n/max(bytes, 1), 1), batchFrames)
 	return (n + t.batches*each - 1) / (t.batches * each)
-}
-
-// lengths returns the sum of the lengths of a chunk's packets in bytes.
-func lengths(c *batch.Chunk) (bytes int) {
-	for i := range c.In[:c.N] {
-		bytes += int(c.In[i].Len)
-	}
-	return bytes
 }
