@@ -11,11 +11,12 @@ import (
 // submits a chunk, the first lane first. The receive rings are emptied whether or not the engine keeps up,
 // so that no packet waits in a ring behind packets of another lane.
 
-// sorter finds the lanes of packets.
+// sorter finds the lanes of packets. While the headers of a received burst are on their way to the cache, the burst before it is
+// sorted.
 type sorter struct {
 	*lane.Classifier
-	burst [sortBurst]batch.Frame
-	lanes [sortBurst]uint8
+	bursts [2][sortBurst]batch.Frame
+	lanes  [sortBurst]uint8
 }
 
 const (
@@ -50,28 +51,35 @@ func (w *worker) receiveLanes(now time.Duration) bool {
 func (w *worker) pollRings(now time.Duration) (received bool) {
 	rx := &w.rx
 	quota := max(rx.quota, pollBudget/max(len(rx.queues), 1), 1)
+	var last []batch.Frame // burst, which is to be sorted
+	into := 0              // of sorter.bursts
 	for i := range rx.queues {
 		queue := (rx.first + i) % len(rx.queues)
 		for left := quota; left > 0; {
 			want := min(left, sortBurst)
-			n := rx.queues[queue].Receive(w.sorter.burst[:want])
+			n := rx.queues[queue].Receive(w.sorter.bursts[into][:want])
 			if n == 0 {
 				break
 			}
 			received = true
-			burst := w.sorter.burst[:n]
+			burst := w.sorter.bursts[into][:n]
+			into ^= 1
 			port := burst[0].Origin.Port()
-			kept, _ := w.countAndUntag(port, burst)
-			burst = burst[:kept]
+			kept, cached := w.countAndUntag(port, burst)
+			if burst = burst[:kept]; !cached {
+				w.sorter.Prefetch(w.mem, burst)
+			}
 			if w.capture != nil {
 				w.captureReceived(burst, now, queue, nil, 0)
 			}
-			w.sort(burst, now)
+			w.sort(last, now)
+			last = burst
 			if left -= n; n < want {
 				break
 			}
 		}
 	}
+	w.sort(last, now)
 	w.flushReceived()
 	return received
 }

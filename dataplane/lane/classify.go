@@ -36,6 +36,9 @@ func (c *Lanes) NewClassifier() *Classifier {
 	return k
 }
 
+// Prefetch prefetches the headers of frames, for Classify.
+func (k *Classifier) Prefetch(mem []byte, frames []batch.Frame) { prefetch.ReadAt(mem, frames) }
+
 // Classify stores the lane of each frame in lanes, which is at least as long. Frames may have any content:
 // those without a whole IP header enter the last lane. It does not allocate.
 //
@@ -47,7 +50,6 @@ func (k *Classifier) Classify(mem []byte, frames []batch.Frame, lanes []uint8) {
 	}
 	for len(frames) > 0 {
 		n := min(len(frames), block)
-		prefetch.ReadAt(mem, frames[:n])
 		if k.plainAlone && k.pairs != nil {
 			k.classifyPlain(mem, frames[:n], lanes[:n])
 		} else {
