@@ -3,6 +3,7 @@ package testbed
 import (
 	"fmt"
 
+	"github.com/warproute/warproute/dataplane/gpu"
 	"github.com/warproute/warproute/dataplane/lane"
 	"github.com/warproute/warproute/ipsec/gateway"
 )
@@ -54,13 +55,10 @@ func (c Config) shares() (shares []int) {
 	return shares
 }
 
-// securedChunk is the default of batch.max_bytes of an IPsec gateway with a GPU.
-const securedChunk = 96 << 10
-
-// maxBytes returns the limit of a chunk's bytes, 0 for none.
+// maxBytes returns the limit of a chunk's bytes, by default the router's; 0 for none.
 func (c Config) maxBytes() int {
 	if c.MaxBytes == 0 && c.Gateway != nil && c.GPUs > 0 {
-		return securedChunk
+		return gpu.SecuredChunk(c.Workers, c.GPUs)
 	}
 	return c.MaxBytes
 }

@@ -36,6 +36,15 @@ func (o Options) tiling(batches, slots int) tiling {
 	}
 }
 
+// SecuredChunk returns the usual limit of the bytes of a gateway's chunk: the bytes in flight fill PCIe and do not wait in front of it.
+// A worker that has a GPU for itself fills it with chunks that are twice as long.
+func SecuredChunk(workers, gpus int) int {
+	if workers <= gpus {
+		return 192 << 10
+	}
+	return 96 << 10
+}
+
 // tiles returns the number of slots to take for a chunk of n packets, of which some are free, and the least that it needs. bytes are
 // those of its packets.
 func (t *tiling) tiles(n, bytes int, secured, idle bool, free int) (want, least int) {

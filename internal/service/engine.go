@@ -74,14 +74,10 @@ func (s *Service) openEngine() error {
 	return nil
 }
 
-// securedChunk limits the bytes of a chunk of a gateway with a GPU, so that the bytes in flight fill PCIe and
-// do not wait in front of it.
-const securedChunk = 96 << 10
-
 // maxBytes returns the limit of a chunk's bytes, 0 for none.
 func (s *Service) maxBytes(cfg *config.Config) int {
 	if cfg.Batch.MaxBytes == 0 && s.engine.gpus != nil && s.ipsec != nil {
-		return securedChunk
+		return gpu.SecuredChunk(len(s.memory.workers), len(s.engine.gpus.All))
 	}
 	return cfg.Batch.MaxBytes
 }
