@@ -77,7 +77,7 @@ const (
 	killed
 )
 
-// worker holds the fields that one worker writes, in a cache line of its own. It has no pointers:
+// worker holds the fields that one worker writes, in a cache line of its own, packets and bytes first (Counts). It has no pointers:
 // Go puts a header word before memory with pointers, which would misalign the lines.
 type worker struct {
 	packets, bytes,

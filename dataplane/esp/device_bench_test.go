@@ -165,6 +165,7 @@ func (h *hostBench) begin(b *testing.B, i int, kind esp.JobKind) time.Duration {
 	from := time.Now()
 	if h.lanes != nil {
 		for at := 0; at < c.N; at += 64 {
+			h.lanes.Prefetch(h.Mem.Bytes(), c.In[at:min(at+64, c.N)])
 			h.lanes.Classify(h.Mem.Bytes(), c.In[at:min(at+64, c.N)], lanes[at:])
 		}
 		if lanes[7] != 1 {

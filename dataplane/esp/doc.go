@@ -25,7 +25,7 @@
 //
 //   - received ESP: BeginOpened; for opened packets AddOpened and ConfirmOpened (opened.go), or MakeOpenJob (find.go) and Finish;
 //   - expected to be of one SA, outbound: BeginExpected, Sealed, CountSealed (expected.go);
-//   - to seal with lent sequence numbers: BeginSealed, AcceptSealed (or SealedBy and CountSealedBy for one packet), EndSealed (sealer.go);
+//   - to seal with lent sequence numbers: BeginSealed, AcceptSealed, or for one packet Sealer, SealedBy and CountSealedBy, then EndSealed (sealer.go);
 //
 // then Classified for packets whose tunnel the device has found, and Rest for all that the device has left to the host.
 //

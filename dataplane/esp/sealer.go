@@ -40,15 +40,15 @@ func (s *Stage) BeginSealed(jobs []Job, hostPackets int, keys uint32) {
 }
 
 // AcceptSealed finishes the packets of a chunk that a device has sealed, from the first one on, as long as the device forwards
-// them to one of a number of ports, their results are those of their SAs' ESP, and the device has enough numbers of these. It takes
-// up to 64 packets, and returns their number, and the SA of the last one. Other packets need the steps below.
+// them to one of a number of ports, their results are those of their SAs' ESP, and Sealer has returned these SAs before. It takes
+// up to 64 packets, and returns their number, and the SA of the last one. The next packet needs the steps below.
 func (s *Stage) AcceptSealed(in []batch.Frame, out, results []batch.Result, reports []SAReport, ports int) (n int, by *Sealer) {
 	size := min(len(results), block)
 	in, out, results, reports = in[:size], out[:size], results[:size], reports[:size]
 	counts, sizes, first := s.counts[:size], s.sizes[:size], 0
 	for i, r := range results {
 		x := s.sealers.at(reports[i].KeyIndex())
-		if uint(r.Verdict-batch.Forward(0)) >= uint(ports) || x == nil || x.SA == nil || reports[i].SeqsLow() {
+		if uint(r.Verdict-batch.Forward(0)) >= uint(ports) || x == nil || x.SA == nil {
 			break
 		}
 		bytes := reports[i].Size()
@@ -64,6 +64,9 @@ func (s *Stage) AcceptSealed(in []batch.Frame, out, results []batch.Result, repo
 		}
 		if x.SA == s.firstSA {
 			first++
+		}
+		if reports[i].SeqsLow() {
+			s.low = x.SA
 		}
 		n, by = i+1, x
 	}
@@ -102,17 +105,22 @@ func (s *Stage) SealedBy(x *Sealer, f *batch.Frame, size int) bool { return seal
 // HasESPOf reports whether the frame has ESP of the SA.
 func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, x.layout, f) }
 
-// CountSealedBy counts a packet of size bytes that a device has sealed.
-func (s *Stage) CountSealedBy(x *Sealer, size int) {
-	x.counts.Add(1, uint64(size))
+// CountSealedBy counts a packet that a device has sealed.
+func (s *Stage) CountSealedBy(x *Sealer, report SAReport) {
+	x.counts.Add(1, uint64(report.Size()))
 	s.countFirstSA(x.SA, 1)
 	s.sealed++
+	if report.SeqsLow() {
+		s.low = x.SA
+	}
 }
 
-// EndSealed ends a chunk that a device has sealed.
-func (s *Stage) EndSealed() {
+// EndSealed ends a chunk that a device has sealed. It returns the SA of its last packet of which the device says that it has few
+// numbers left, nil for none.
+func (s *Stage) EndSealed() (low *ipsec.SA) {
 	if s.sealed > 0 {
 		s.countProtected(s.sealed, s.firstSA) // of the first packet
 	}
-	s.sealed = 0
+	low, s.low, s.sealed = s.low, nil, 0
+	return low
 }

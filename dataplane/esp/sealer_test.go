@@ -63,13 +63,16 @@ func (p *sealedPackets) know() {
 	}
 }
 
-// TestSealedPacketsAreAcceptedTogether: in blocks, once the SAs are known; they are counted, and their frames begin at the outer header.
+// TestSealedPacketsAreAcceptedTogether: in blocks, once the SAs are known; they are counted, their frames begin at the outer header, and
+// the last SA with few numbers is remembered.
 func TestSealedPacketsAreAcceptedTogether(t *testing.T) {
 	p := newSealedPackets(t, 70)
 	if n, by := p.accept(); n != 0 || by != nil {
 		t.Fatalf("%d packets of SAs that were not looked up", n)
 	}
 	p.know()
+	p.reports[4] |= esp.ReportSeqsLow << 32
+	p.reports[7] |= esp.ReportSeqsLow << 32
 	n, by := p.accept()
 	if n != 64 || by.SA != p.sas[1] {
 		t.Fatalf("%d packets, by %v", n, by)
@@ -79,7 +82,12 @@ func TestSealedPacketsAreAcceptedTogether(t *testing.T) {
 			t.Fatalf("packet %d: %+v, %+v", i, f, p.out[i])
 		}
 	}
-	p.stage.EndSealed()
+	if low := p.stage.EndSealed(); low != p.sas[1] {
+		t.Errorf("%p has few numbers left, want %p", low, p.sas[1])
+	}
+	if low := p.stage.EndSealed(); low != nil {
+		t.Errorf("%p has few numbers left, after none was reported", low)
+	}
 	if sa, first := p.stage.FirstSA(); sa != p.sas[0] || first != 32 {
 		t.Errorf("%d packets of the first SA", first)
 	}
@@ -122,7 +130,6 @@ func TestOtherResultsAreNotAcceptedTogether(t *testing.T) {
 		"shorter than a header": func(p *sealedPackets) { p.describe(at, 19) },
 		"no room in front":      func(p *sealedPackets) { p.in[at].Addr -= 128; p.describe(at, 65) },
 		"no room behind":        func(p *sealedPackets) { p.in[at].Addr += umem.FrameSize - 130 - 14 - 65; p.describe(at, 65) },
-		"few numbers":           func(p *sealedPackets) { p.reports[at] |= esp.ReportSeqsLow << 32 },
 	} {
 		p := newSealedPackets(t, 9)
 		p.know()

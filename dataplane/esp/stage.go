@@ -60,6 +60,7 @@ type Stage struct {
 	openers     byKey[opener]
 	opened      openedPackets
 	sealed      int                  // packets of the chunk that a device has sealed
+	low         *ipsec.SA            // see EndSealed
 	counts      [block]*ipsec.Counts // of packets that devices have sealed or opened
 	sizes       [block]uint64        // see AcceptSealed
 	firstSA     *ipsec.SA            // see FirstSA

@@ -178,8 +178,11 @@ func (e *Engine) acceptExpected(f *flight) (hostPackets int) {
 				i += n
 				last, sealed, bytes = i-1, sealed+n, bytes+size
 			}
-			if i < len(p.in) && e.acceptOneExpected(&p, i, x, hostPackets > 0) {
-				last, sealed, bytes = i, sealed+1, bytes+uint64(p.reports[i].Size())
+			if i == len(p.in) {
+				break
+			}
+			if size, ok := e.acceptOneExpected(&p, i, x, hostPackets > 0); ok {
+				last, sealed, bytes = i, sealed+1, bytes+uint64(size)
 			}
 		}
 		if last >= 0 && !e.esp.IsSealed(x, p.in[last], f.tileStart(k)+last) {
@@ -191,24 +194,25 @@ func (e *Engine) acceptExpected(f *flight) (hostPackets int) {
 	return hostPackets
 }
 
-// acceptOneExpected is acceptExpected for packet i of a tile. It reports whether the device has sealed the packet.
-func (e *Engine) acceptOneExpected(p *firstPassTile, i int, x *esp.Expected, hasHostPackets bool) (sealed bool) {
-	in, out, r := &p.in[i], &p.out[i], p.results[i]
+// acceptOneExpected is acceptExpected for packet i of a tile. It reports whether the device has sealed the packet, and returns its
+// size in bytes without ESP.
+func (e *Engine) acceptOneExpected(p *firstPassTile, i int, x *esp.Expected, hasHostPackets bool) (size int, sealed bool) {
+	in, out, r, report := &p.in[i], &p.out[i], p.results[i], p.reports[i] // copies: a device may change them
 	switch {
 	case r.Verdict == resultHost:
-		return false
+		return 0, false
 	case r.Verdict == resultNeedsSeq:
 		e.esp.Classified(&p.jobs[i], r.Addr(), r.Len())
-		return false
+		return 0, false
 	case hasHostPackets:
 		p.jobs[i].Kind = esp.Decided
 	}
 	switch *out = r; {
 	case r.Verdict == notSealed:
-		return false
-	case p.reports[i].KeyIndex() == x.SA.KeyIndex() && e.checker.possible(r) && e.esp.Sealed(x, in, p.reports[i].Size()) && inPlace(*in, r):
-		return true
+		return 0, false
+	case report.KeyIndex() == x.SA.KeyIndex() && e.checker.possible(r) && e.esp.Sealed(x, in, report.Size()) && inPlace(*in, r):
+		return report.Size(), true
 	}
 	e.checker.refuse(out, *in)
-	return false
+	return 0, false
 }

@@ -28,7 +28,6 @@ type seqAssignment struct {
 	launches uint32 // of the kernel: each begins with ticket 0
 	off      bool   // for tests
 	sas      []*ipsec.SA
-	low      *ipsec.SA // of the last packet that says so: the device has few numbers of it left
 
 	// The host may hold the lock behind an abandoned chunk, which has no last pass to release it. So the next chunk does not wait,
 	// but joins it: if the host holds the lock (HOST_HOLDS), all of its packets are the host's, too, and its last pass releases the lock.
@@ -159,9 +158,7 @@ func (e *Engine) acceptAssigned(f *flight) (hostPackets, seal int) {
 		}
 		clear(p.results)
 	}
-	e.esp.EndSealed()
-	if low := e.seqAssign.low; low != nil {
-		e.seqAssign.low = nil
+	if low := e.esp.EndSealed(); low != nil {
 		e.lender.extend(low)
 	}
 	e.lender.assigned.Add(int64(f.chunk.N - hostPackets))
@@ -197,15 +194,12 @@ func (e *Engine) acceptOneAssigned(p *firstPassTile, i int, hasHostPackets, revo
 		*out = batch.Result{Verdict: batch.Lost}
 		return nil, false
 	}
-	x, size := e.esp.Sealer(report.KeyIndex()), report.Size()
-	if x == nil || !e.checker.possible(r) || !e.esp.SealedBy(x, in, size) || !inPlace(*in, r) {
+	x := e.esp.Sealer(report.KeyIndex())
+	if x == nil || !e.checker.possible(r) || !e.esp.SealedBy(x, in, report.Size()) || !inPlace(*in, r) {
 		e.checker.refuse(out, *in)
 		return nil, false
 	}
-	e.esp.CountSealedBy(x, size)
-	if report.SeqsLow() {
-		e.seqAssign.low = x.SA
-	}
+	e.esp.CountSealedBy(x, report)
 	return x, false
 }
 

@@ -284,6 +284,38 @@ func TestHostSealsPacketsWithNumbersOfTheDevice(t *testing.T) {
 	}
 }
 
+// TestLoansAreExtendedBeforeTheyEnd: when the device reports that it has few numbers of an SA left, with a packet that it has sealed. The
+// results are usual, or one of them is shorter than the ESP.
+func TestLoansAreExtendedBeforeTheyEnd(t *testing.T) {
+	for _, shorter := range []uint16{0, 1} {
+		r := newPassesRig(t, 1, 1)
+		f := r.submitToAssign(0)
+		if _, _, ok := r.sa.Lend(100, r.e.lender); !ok {
+			t.Fatal("the SA cannot be lent")
+		}
+		r.e.lender.sas[r.sa] = &lentSA{key: r.sa.KeyIndex()}
+		r.assign(f, none)
+		var asked []seqRequest
+		r.e.lender.fakeGPU = func(s *slot, n int) {
+			asked = append(asked, s.requests()[:n]...)
+			clear(s.answers()[:n])
+			s.report()
+		}
+		s := &r.e.mailbox.slots[f.slots[0]]
+		was := s.results[5]
+		s.results[5] = batch.ForwardTo(was.Verdict.Port(), was.Addr(), was.Len()-shorter)
+		s.saReports()[5] |= esp.ReportSeqsLow << 32
+		last := r.sa.LastSequence()
+		await(r.e, r.chunks[0])
+		if v := r.chunks[0].Out[5].Verdict; v.Action() != batch.ActionForward {
+			t.Fatalf("verdict %v, device: %v", v, r.e.state.err())
+		}
+		if len(asked) != 1 || asked[0].What != requestExtend || r.sa.LastSequence() <= last {
+			t.Errorf("%+v asked, numbers up to %d, before up to %d", asked, r.sa.LastSequence(), last)
+		}
+	}
+}
+
 // TestNumbersThatWereNotLentAreRefused: below the loan, above it, and above what a device can have.
 func TestNumbersThatWereNotLentAreRefused(t *testing.T) {
 	for _, number := range []uint64{0, 20, 121, 1 << 50, 1<<64 - 1} {

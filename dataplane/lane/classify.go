@@ -40,7 +40,7 @@ func (c *Lanes) NewClassifier() *Classifier {
 func (k *Classifier) Prefetch(mem []byte, frames []batch.Frame) { prefetch.ReadAt(mem, frames) }
 
 // Classify stores the lane of each frame in lanes, which is at least as long. Frames may have any content:
-// those without a whole IP header enter the last lane. It does not allocate.
+// those without a whole IP header enter the last lane. It reads their headers: see Prefetch. It does not allocate.
 //
 // Packets of a flow have the same lane as long as their DSCP and the outbound policies do not change, unless
 // a lane matches ports and the flow has fragments, which show none.
