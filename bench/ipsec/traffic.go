@@ -21,8 +21,8 @@ type inner struct {
 // packet.
 func (t *traffic) makeInner() {
 	order := t.rnd.Perm(len(t.tunnels))
-	// Every tunnel gets all sizes, also if both numbers share a factor.
-	size := func(i int) int { return t.Sizes[(i+i/len(order))%len(t.Sizes)] }
+	// Every tunnel gets all sizes, whatever the number of tunnels: in each round it begins one further.
+	size := func(i int) int { return t.Sizes[(i%len(order)+i/len(order))%len(t.Sizes)] }
 	for i := range max(variety, len(order)) {
 		n := t.tunnels[order[i%len(order)]]
 		f := make([]byte, packet.EthernetLen+size(i))
