@@ -22,8 +22,28 @@ type stream struct {
 	rate    float64
 }
 
-// warmup returns the time before the measurement of a round, in which the load is offered too.
-func warmup(d time.Duration) time.Duration { return min(d/10, 100*time.Millisecond) }
+// Limits of warm-ups. In a round, all SAs of a gateway are new, and a GPU is lent their numbers first.
+const (
+	shortWarmup = 30 * time.Millisecond
+	longWarmup  = 100 * time.Millisecond
+)
+
+// warmup returns the time before the measurement of a round, in which the load is offered too: a tenth of the measured time d, but at
+// least shortWarmup or as long as d itself, and at most longWarmup.
+func warmup(d time.Duration) time.Duration { return min(max(d/10, min(d, shortWarmup)), longWarmup) }
+
+// measured returns the time that can be measured in a round with a warm-up.
+func measured(round time.Duration) time.Duration {
+	switch {
+	case round <= 2*shortWarmup:
+		return round / 2
+	case round <= 11*shortWarmup:
+		return round - shortWarmup
+	case round <= 11*longWarmup:
+		return round * 10 / 11
+	}
+	return round - longWarmup
+}
 
 // duration returns the time, without warm-up, in which no more than packets arrive at a queue. Poisson
 // arrivals exceed the mean by six standard deviations at most.
@@ -35,7 +55,7 @@ func duration(packets int, a load.Arrival, rate float64) time.Duration {
 	case load.Burst:
 		n -= float64(a.Burst)
 	}
-	return time.Duration(n / rate / 1.1 * float64(time.Second))
+	return measured(time.Duration(n / rate * float64(time.Second)))
 }
 
 // startTime is the time between the start of the router and the first arrival: its threads have started then,

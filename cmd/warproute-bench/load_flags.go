@@ -64,7 +64,7 @@ func (f *subjectFlags) addFlags(c *cobra.Command, trial time.Duration) {
 	fl.IntVar(&f.ring, "ring", 256, "`MIB` of packets to decrypt per worker and round")
 	fl.StringVar(&f.dma, "dma", "copy", "`DMA` of emulated NICs: copy packets, or none, which costs their cores a descriptor per packet")
 	fl.IntVar(&f.memory, "memory", 1024, "`MIB` of prepared frames per worker with --dma none")
-	fl.DurationVar(&f.trial, "trial", trial, "duration of a trial, without a tenth for warm-up")
+	fl.DurationVar(&f.trial, "trial", trial, "duration of a trial, without warm-up (a tenth, 30 to 100 ms)")
 	cli.CompleteValues(c, "direction", "encrypt", "decrypt")
 	cli.CompleteValues(c, "dma", "copy", "none")
 }
