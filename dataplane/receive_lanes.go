@@ -51,8 +51,8 @@ func (w *worker) receiveLanes(now time.Duration) bool {
 func (w *worker) pollRings(now time.Duration) (received bool) {
 	rx := &w.rx
 	quota := max(rx.quota, pollBudget/max(len(rx.queues), 1), 1)
-	var last []batch.Frame // burst, which is to be sorted
-	into := 0              // of sorter.bursts
+	var last []batch.Frame // the burst before, which is to be sorted
+	into := 0              // index in sorter.bursts of the next one
 	for i := range rx.queues {
 		queue := (rx.first + i) % len(rx.queues)
 		for left := quota; left > 0; {

@@ -24,7 +24,7 @@
 // A device can process a chunk that the host has not read. Then the engine calls, by the kind of the chunk:
 //
 //   - received ESP: BeginOpened; for opened packets AddOpened and ConfirmOpened (opened.go), or MakeOpenJob (find.go) and Finish;
-//   - expected to be of one SA, outbound: BeginExpected, Sealed, CountSealed (expected.go);
+//   - expected to be of one SA, outbound: BeginExpected, AcceptExpected, or for one packet Sealed, then CountSealed (expected.go);
 //   - to seal with lent sequence numbers: BeginSealed, AcceptSealed, or for one packet Sealer, SealedBy and CountSealedBy, then EndSealed (sealer.go);
 //
 // then Classified for packets whose tunnel the device has found, and Rest for all that the device has left to the host.
