@@ -11,8 +11,9 @@ const (
 	// use of several blocks, large enough to fill PCIe ("bench latency", "bench ipsec").
 	plainTile    = 448     // packets
 	idleTile     = 128     // packets, of a worker without another chunk in flight
-	securedBatch = 8 << 10 // bytes of a warp batch
-	spreadBatch  = 2 << 10 // the same, while most slots are free: a chunk is finished sooner by more blocks
+	securedBatch = 9 << 10 // bytes of a warp batch with the keys of its packets
+	spreadBatch  = 2 << 10 // bytes without keys, while most slots are free: a chunk is finished sooner by more blocks
+	keyRoom      = 256     // about as many as a packet's key takes in a staging buffer
 	spreadShare  = 8       // a chunk is spread over one in so many free slots
 )
 
@@ -22,8 +23,8 @@ type tiling struct {
 	batches      int // maximum warp batches of a tile
 	plainTile    int // packets of a tile without ESP
 	idleTile     int // the same, of a worker without another chunk in flight
-	securedBatch int // bytes of a warp batch of ESP packets
-	spreadBatch  int
+	securedBatch int // bytes of a warp batch of ESP packets and their keys
+	spreadBatch  int // bytes of ESP packets, while most slots are free
 	inlineTiles  int // maximum tiles of a chunk with inlined headers
 }
 
@@ -54,7 +55,7 @@ func (t *tiling) tiles(n, bytes int, secured, idle bool, free int) (want, least 
 		plain = t.idleTile
 	}
 	if secured {
-		want = max(t.securedTiles(n, bytes, t.securedBatch), min(t.securedTiles(n, bytes, t.spreadBatch), free/spreadShare))
+		want = max(t.securedTiles(n, bytes+n*keyRoom, t.securedBatch), min(t.securedTiles(n, bytes, t.spreadBatch), free/spreadShare))
 	} else {
 		want = (n + plain - 1) / plain
 	}
@@ -71,7 +72,7 @@ func (t *tiling) tiles(n, bytes int, secured, idle bool, free int) (want, least 
 // needed returns the number of slots that a chunk of n packets needs for tiles of the usual size.
 func (t *tiling) needed(n, bytes int, secured bool) int {
 	if secured {
-		return max(t.least(n), min(maxTiles, t.securedTiles(n, bytes, t.securedBatch)))
+		return max(t.least(n), min(maxTiles, t.securedTiles(n, bytes+n*keyRoom, t.securedBatch)))
 	}
 	return t.least(n)
 }
