@@ -23,6 +23,7 @@ type Engine struct {
 	number      uint32        // of the worker on its device
 	idle        time.Duration // of the worker, up to the last chunk
 	busy        int           // chunks since
+	slotsMissed bool          // the last wait for slots was in vain
 	umem        []byte
 	ipsec       *ipsecPath // nil: no IPsec
 	tiling      tiling
@@ -132,7 +133,7 @@ func (e *Engine) Name() string {
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
-	*f = flight{chunk: c, bytes: e.bytesOf(c)} // the memory of an earlier one
+	*f = flight{chunk: c, bytes: e.bytesOf(c), placement: NoFreeSlot} // the memory of an earlier one; place waits for slots
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
 		f.needed = e.tiling.needed(c.N, f.bytes, e.ipsec != nil)
@@ -180,11 +181,14 @@ func (e *Engine) place(f *flight) Placement {
 	want, least := e.tiling.tiles(f.chunk.N, f.bytes, e.ipsec != nil, len(e.inFlight) == 1, free)
 	request.n = want
 	slots := e.pool.take(f.slots[:0], request)
-	if len(slots) < least {
+	for end := time.Duration(0); len(slots) < least; slots = e.pool.take(f.slots[:0], request) {
 		e.pool.put(slots)
-		e.withdrawChoice(f)
-		return NoFreeSlot
+		if !e.waitsForSlots(f.chunk.Lane, least, &end) {
+			e.withdrawChoice(f)
+			return NoFreeSlot
+		}
 	}
+	e.slotsMissed = false
 	f.tiles = len(slots)
 	highest := uint16(0)
 	for _, s := range slots {

@@ -1,6 +1,10 @@
 package gpu
 
-import "github.com/warproute/warproute/batch"
+import (
+	"time"
+
+	"github.com/warproute/warproute/batch"
+)
 
 // laneChunks are the submitted chunks of a lane.
 type laneChunks struct {
@@ -56,6 +60,39 @@ func (e *Engine) full(lane uint8) bool {
 		need = max(1, all/2)
 	}
 	return e.pool.free(e.reserved[lane]) < need
+}
+
+// slotWait is how long a worker waits at most for slots that others have taken since Ready found them free. Slots of saturated
+// workers become free every few microseconds. Meanwhile the worker serves no other lane.
+const slotWait = 50 * time.Microsecond
+
+// waitsForSlots reports whether to look for slots again, of which a chunk needs some at least. Otherwise the CPU would execute it, and
+// would have to execute those behind it, too. end is when the wait ends, 0 at first. After a wait in vain, the GPU may be busy with
+// something else: there is no other until slots are found. If the engine chooses, the CPU takes over at once.
+func (e *Engine) waitsForSlots(lane uint8, least int, end *time.Duration) bool {
+	now := batch.Clock()
+	switch {
+	case *end == 0:
+		if e.ipsec == nil || e.chooser != nil || e.slotsMissed || e.lanes[lane].plain || int(lane) != e.lastLane || least > e.available(lane) {
+			return false
+		}
+		*end = now + slotWait
+	case now >= *end:
+		e.slotsMissed = true
+		return false
+	}
+	e.freeSlots()
+	return e.usable() && !e.kernel.parked.Load()
+}
+
+// freeSlots frees the slots of passes that the device has finished.
+func (e *Engine) freeSlots() {
+	e.advance()
+	for i := range e.inFlight {
+		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU {
+			e.collect(f)
+		}
+	}
 }
 
 // draining reports whether the CPU is to execute chunks behind those on the GPU (deferred.go). A chunk after them would be

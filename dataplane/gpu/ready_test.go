@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/gpu/choice"
 )
 
@@ -40,6 +41,62 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 	r.e.state.fail(errors.New("for the test"))
 	expect("after a failure", true)
 	await(r.e, r.chunks[1])
+}
+
+// TestSubmitWaitsForSlots: Ready has found a slot free, and another worker has taken it. The worker's own chunk frees one, unless the
+// CPU may take over.
+func TestSubmitWaitsForSlots(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(e *Engine)
+		want   Placement
+	}{
+		"GPU":        {func(*Engine) {}, ExecutedOnGPU},
+		"auto":       {func(e *Engine) { e.chooser = overloaded(t) }, NoFreeSlot},
+		"express":    {func(e *Engine) { e.lastLane = 1 }, NoFreeSlot},
+		"plain":      {func(e *Engine) { e.lanes[0].plain = true }, NoFreeSlot},
+		"few slots":  {func(e *Engine) { e.reserved[0] = 2 }, NoFreeSlot},
+		"after some": {func(e *Engine) { e.slotsMissed = true }, NoFreeSlot},
+	} {
+		for _, last := range []bool{false, true} {
+			r := newPassesRig(t, 2, 2)
+			var f *flight
+			if last {
+				f = r.submit(0, false)
+				r.finish(f, batch.Result{})
+			} else {
+				f = r.submitExpected(0)
+				r.answer(f, none)
+			}
+			others := r.e.pool.take(nil, slotRequest{n: 2})
+			c.change(r.e)
+			if f := r.submit(1, false); f.placement != c.want {
+				t.Errorf("%s, last pass %v: placement %d, want %d", name, last, f.placement, c.want)
+			}
+			if len(others) != 1 || last != (r.e.inFlight[0].pass == lastPass) {
+				t.Fatalf("%d slots were free, pass %d", len(others), r.e.inFlight[0].pass)
+			}
+		}
+	}
+}
+
+// TestWaitInVainIsNotRepeated: until there are slots again.
+func TestWaitInVainIsNotRepeated(t *testing.T) {
+	r := newPassesRig(t, 1, 4)
+	others := r.e.pool.take(nil, slotRequest{n: 1})
+	for k, missed := range []bool{true, true, false} {
+		if k == 2 {
+			r.e.pool.put(others)
+		}
+		begin := batch.Clock()
+		f := r.submit(k, false)
+		if waited := batch.Clock()-begin >= slotWait; f.placement == NoFreeSlot != missed || r.e.slotsMissed != missed || k == 0 && !waited {
+			t.Errorf("chunk %d: placement %d, missed: %v, waited: %v", k, f.placement, r.e.slotsMissed, waited)
+		}
+		if !missed {
+			r.finish(f, batch.Result{})
+		}
+		await(r.e, r.chunks[k])
+	}
 }
 
 // TestWaitEndsWithoutChunks: a worker whose chunks are done does not wait, whether or not it has others to submit.
