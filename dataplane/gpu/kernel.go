@@ -27,9 +27,9 @@ type workerMemory struct {
 // shared memory: a header, a scratch per warp, and AES tables.
 const (
 	threads        = 512
-	forwardScratch = 4736
+	forwardScratch = 4608
 	gatewayThreads = 256
-	gatewayScratch = 4224
+	gatewayScratch = 4096
 	sharedHeader   = 16
 	aesBytes       = 73728
 )

@@ -6,6 +6,7 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/ipsec/device"
+	"github.com/warproute/warproute/umem"
 )
 
 // Shape is the launch shape of a resident kernel. Sizes are in bytes.
@@ -82,13 +83,13 @@ type kernelNeeds struct {
 }
 
 // The kernels' needs, as their code declares them, and the numbers of warps that an H200 is fastest with.
-// A gateway's warp needs room for two packets of 1,500 bytes in ESP: with one at a time, HMAC and CBC
-// encryption use a lane or four of 32.
+// A gateway's warp needs room for two packets of any length: with one at a time, HMAC and CBC encryption use a lane or four of
+// 32. With the limits of an L4, a third warp, which has room for two of 1,500 bytes, made no packets faster.
 var (
 	forwardNeeds = kernelNeeds{name: "forwarding", tables: sharedHeader, scratch: forwardScratch, warps: threads / warpSize}
 	gatewayNeeds = kernelNeeds{
 		name: "IPsec", tables: aesBytes + sharedHeader, scratch: gatewayScratch, warps: gatewayThreads / warpSize,
-		staging: stagingOf(2, 1600), leastStaging: minStagingBytes,
+		staging: stagingOf(2, umem.FrameSize), leastStaging: minStagingBytes,
 	}
 )
 

@@ -33,11 +33,11 @@ func TestShapesOfBoards(t *testing.T) {
 		board            limits
 		forward, gateway Shape
 	}{
-		{"H200", hopper, Shape{16, 75792, 0, 3}, Shape{8, 232336, 15600, 1}},
-		{"A100", ampere, Shape{16, 75792, 0, 2}, Shape{8, 166800, 7408, 1}},
-		{"L4", ada, Shape{16, 75792, 0, 1}, Shape{2, 101360, 9584, 1}},
-		{"A10", board(101376, 1024, 1536, 16), Shape{16, 75792, 0, 1}, Shape{2, 101360, 9584, 1}},
-		{"T4", turing, Shape{13, 61584, 0, 1}, Shape{}},
+		{"H200", hopper, Shape{16, 73744, 0, 3}, Shape{8, 232336, 15728, 1}},
+		{"A100", ampere, Shape{16, 73744, 0, 2}, Shape{8, 166800, 7536, 1}},
+		{"L4", ada, Shape{16, 73744, 0, 1}, Shape{2, 101360, 9712, 1}},
+		{"A10", board(101376, 1024, 1536, 16), Shape{16, 73744, 0, 1}, Shape{2, 101360, 9712, 1}},
+		{"T4", turing, Shape{14, 64528, 0, 1}, Shape{}},
 	} {
 		if s, err := forwardNeeds.shape(tt.board); err != nil || s != tt.forward {
 			t.Errorf("%s forwards with %v, %v; want %v", tt.name, s, err, tt.forward)
@@ -49,7 +49,7 @@ func TestShapesOfBoards(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		const want = "the IPsec kernel needs 82064 bytes of shared memory per block, the GPU has 65536: too little shared memory"
+		const want = "the IPsec kernel needs 81936 bytes of shared memory per block, the GPU has 65536: too little shared memory"
 		if err.Error() != want || !errors.Is(err, errShared) {
 			t.Errorf("%s: %q, want %q", tt.name, err, want)
 		}
@@ -105,8 +105,8 @@ func TestWarpsCanBeChosen(t *testing.T) {
 		board             limits
 		warps, want, each int
 	}{
-		{gatewayNeeds, hopper, 4, 4, 35440}, {gatewayNeeds, hopper, 20, 8, 15600}, {gatewayNeeds, ada, 3, 3, 4976}, {gatewayNeeds, ada, 4, 3, 4976},
-		{gatewayNeeds, ada, 0, 2, 9584}, {forwardNeeds, hopper, 3, 3, 0},
+		{gatewayNeeds, hopper, 4, 4, 35568}, {gatewayNeeds, hopper, 20, 8, 15728}, {gatewayNeeds, ada, 3, 3, 5104}, {gatewayNeeds, ada, 4, 3, 5104},
+		{gatewayNeeds, ada, 0, 2, 9712}, {forwardNeeds, hopper, 3, 3, 0},
 	} {
 		if s, err := tt.needs.withWarps(tt.warps).shape(tt.board); err != nil || s.Warps != tt.want || s.Staging != tt.each {
 			t.Errorf("%s with %d warps: %+v, %v; want %d with %d bytes", tt.needs.name, tt.warps, s, err, tt.want, tt.each)

@@ -61,7 +61,7 @@ DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, con
 	if (received) {
 		struct result r = {0, 0, RESULT_HOST};
 		if (mine)
-			r = classify(ipsec->policies, scratch->headers[lane_id()], tile->umem + w.low + ETHERNET_LEN, w, clamp);
+			r = classify(ipsec->policies, header_row(scratch, lane_id()), tile->umem + w.low + ETHERNET_LEN, w, clamp);
 		store_result(m, tile, batch_index, r);
 	}
 	__syncwarp();

@@ -5,6 +5,17 @@
 #include "encapsulate.h"
 #include "seq_assign.h"
 
+/* Clears what is staged in front of a lane's IP header, and behind its ESP, where nothing was loaded. */
+DEVICE void clear_around(const struct staging *s, const struct esp_lane *c, uint32_t ip)
+{
+	uint32_t *words = s->words + c->at, end = c->segments * SEGMENT_WORDS;
+
+	for (uint32_t i = 0; i < min32(c->received.from * SEGMENT_WORDS, ip / 4); i++)
+		words[i] = 0;
+	for (uint32_t i = c->received.to * SEGMENT_WORDS; i < end; i++)
+		words[i] = 0;
+}
+
 /* Prepares a lane's packet once it is staged, and fails it if the staged key does not match the
  * job. The key record may be reused while a timed-out device still runs; no more of it is staged
  * than the job says. */
@@ -17,6 +28,7 @@ DEVICE void begin_packet(const struct esp_key *keys, const struct staging *s, co
 	c->esp = c->at + (frame + c->job.esp) / 4;
 	c->failed = key_segments(k, &c->job) != c->job.key >> JOB_KEY_SEGMENTS_SHIFT;
 	if (!c->failed && job_kind(&c->job) == JOB_SEAL && c->job.flags & JOB_ENCAPSULATE) {
+		clear_around(s, c, frame + ETHERNET_LEN);
 		c->failed = encapsulate(&keys[c->job.key & JOB_KEY_MASK], k, s->words + c->at, &c->job, frame + ETHERNET_LEN, frame + c->job.esp);
 		keep_seq_high(&c->job);
 	}
@@ -34,7 +46,7 @@ DEVICE uint32_t finish_packet(const struct ipsec_tables *ipsec, const struct sta
 			      struct desc_word *w, struct segments *segments)
 {
 	uint32_t *words = s->words + c->at;
-	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start, end = c->segments * SEGMENT;
+	uint32_t ip = w->low + ETHERNET_LEN - c->start, esp = w->low + c->job.esp - c->start, end = esp + c->job.bytes;
 
 	if (job_kind(&c->job) == JOB_SEAL) {
 		if (c->failed)
@@ -61,7 +73,7 @@ DEVICE uint32_t finish_packet(const struct ipsec_tables *ipsec, const struct sta
 	*segments = (struct segments){(ip - HEADER_IP) / SECTOR * SECTOR_SEGMENTS, (end + SECTOR - 1) / SECTOR * SECTOR_SEGMENTS};
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < HEADER_BYTES / 4; i++)
-		scratch->headers[lane_id()][i] = words[(ip - HEADER_IP) / 4 + i];
+		header_row(scratch, lane_id())[i] = words[(ip - HEADER_IP) / 4 + i];
 	return DROP_NONE;
 }
 
@@ -168,8 +180,8 @@ DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile 
 	if (has_packet(tile, batch) && may_classify(w) && (e.high & EXPECT_OPEN || !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS)))
 		x = expected_frame(ipsec, w, e);
 	uint32_t key = subwarp_max(x.job.key, WARP_SIZE);
-	w.low = x.addr;
-	struct esp_lane c = esp_lane_of(x.job, w);
+	struct esp_lane c = lane_of(x.job, x.addr, x.job.esp + x.job.bytes);
+	c.received = received_part(&c, w);
 	c.job.key = key;
 	return c;
 }
@@ -201,7 +213,7 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c.job) >= JOB_SEAL;
 	uint32_t pending = __ballot_sync(FULL_MASK, staged);
 	int active = job_kind(&c.job) == JOB_PLAIN;
-	struct snapshot s = load_headers(m, tile, scratch, w, active);
+	struct snapshot s = flags & HAS_JOBS ? load_headers(m, tile, scratch, w, active) : load_tables(m, scratch);
 	struct staged_set g = {0, 0, staging->size};
 	struct segments segments = {0, 0};
 	uint8_t *frame = tile->umem + w.low;
@@ -221,6 +233,7 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 		if (!pending)
 			return;
 		g = place_packets(staging, pending, &c, find);
+		place_heads(staging, scratch, &g, &c);
 		if (!g.lanes)
 			return; /* the staging buffer is too small for a packet; the host prevents it */
 		pending &= ~g.lanes;

@@ -112,8 +112,8 @@
 #define FORWARD_THREADS 512 /* maximum per block */
 #define GATEWAY_THREADS 256
 #define SHARED_HEADER 16 /* bytes of shared memory: per block, */
-#define FORWARD_SCRATCH 4736 /* per warp, */
-#define GATEWAY_SCRATCH 4224
+#define FORWARD_SCRATCH 4608 /* per warp, */
+#define GATEWAY_SCRATCH 4096
 #define AES_BYTES 73728 /* and of a gateway's block */
 
 /* ESP jobs (job.h): kinds and flags. */

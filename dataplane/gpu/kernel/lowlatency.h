@@ -66,7 +66,7 @@ DEVICE void fill_inline_headers(struct warp_scratch *scratch, const struct heade
 	for (uint32_t i = 0; i < 2; i++)
 		PRAGMA_UNROLL
 		for (uint32_t k = 0; k < 4; k++)
-			scratch->headers[short_source_lane(i)][SHORT_HEADER_WORD + short_segment() * 4 + k] = h->segments[i].w[k];
+			header_row(scratch, short_source_lane(i))[SHORT_HEADER_WORD + short_segment() * 4 + k] = h->segments[i].w[k];
 }
 
 /* Builds the inline completion of a packet in place of its first 32 rewritten header bytes. */
@@ -88,16 +88,16 @@ DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, str
 			   struct snapshot s, uint32_t batch_index, struct desc_word w, int active)
 {
 	uint32_t lane = lane_id(), part = lane % 2;
-	uint32_t *row = scratch->rewritten[lane];
+	uint32_t *row = rewritten_row(scratch, lane);
 	struct frame f = {w.low, (uint16_t)w.high, (uint16_t)(w.high >> 16)};
 	struct tables t = m->tables;
 	int more = 0;
 
 	t.hot = &scratch->hot;
 	if (active) {
-		struct candidate c = look_up(&t, s, f, tile->umem + f.addr, scratch->headers[lane], HEADER_BYTES);
+		struct candidate c = look_up(&t, s, f, tile->umem + f.addr, header_row(scratch, lane), HEADER_BYTES);
 		more = c.partial_checksum && c.result.verdict >> 12 == ACTION_FORWARD;
-		rewrite_untagged(&c, scratch->headers[lane], row); /* the host adds the tag */
+		rewrite_untagged(&c, header_row(scratch, lane), row); /* the host adds the tag */
 		make_completion(&c.result, tag_of(tile->number), s.generation, row);
 	}
 	if (unlikely(!__all_sync(FULL_MASK, !more)))
@@ -110,7 +110,7 @@ DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, str
 		if (!__shfl_sync(FULL_MASK, active, from))
 			continue;
 		for (uint32_t k = 0; k < 4; k++)
-			v.w[k] = scratch->rewritten[from][part * 4 + k];
+			v.w[k] = rewritten_row(scratch, from)[part * 4 + k];
 		host_store128(tile->slot + m->completions + (batch_index * WARP_SIZE + from) * COMPLETION_BYTES + part * 16, v);
 	}
 	__syncwarp();

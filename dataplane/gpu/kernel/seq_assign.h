@@ -31,6 +31,7 @@
 #define WARPROUTE_SEQ_ASSIGN_H
 
 #include "expect.h"
+#include "heads.h"
 
 /* The ticket lock of a worker, for a tile. */
 struct ticket_lock {
@@ -238,14 +239,12 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 			    batch_count(flags)};
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
-	struct header_segments h = read_headers(tile, *w, mine);
+	struct desc_word frame = *w;
 	struct seq_candidate n = {{0, 0, 0, 0, 0, JOB_NONE}, {0, 0, RESULT_HOST}, NO_SA, 0, 0};
 
-	fill_headers(scratch, &h);
-	fill_ports(tile, scratch, *w, mine);
-	__syncwarp();
+	read_heads(tile, scratch, frame, mine);
 	if (mine)
-		n = find_tunnel_sa(ipsec, scratch->headers[lane_id()], *w, (flags & CLAMP_MSS) != 0);
+		n = find_tunnel_sa(ipsec, header_in_head(scratch, frame), frame, (flags & CLAMP_MSS) != 0);
 	uint32_t to_host = __ballot_sync(FULL_MASK, received && n.key == NO_SA);
 	if (to_host && lane_id() > lowest_bit(to_host)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
@@ -273,7 +272,10 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	n.job.ip_len = (uint16_t)(seq >> 32);
 	w->low = n.addr;
 	w->high = (w->high & 0xffff0000) | (n.job.esp + n.job.bytes);
-	return esp_lane_of(n.job, *w);
+	struct esp_lane c = esp_lane_of(n.job, *w);
+	c.received = received_part(&c, frame);
+	c.head = min32(HEAD_SEGMENTS, c.received.to - c.received.from);
+	return c;
 }
 
 DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uint32_t batch)

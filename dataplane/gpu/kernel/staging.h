@@ -10,7 +10,8 @@
  * A segment is 16 bytes, the most that a lane loads at once. All segments of a set are read or
  * written at once, so that PCIe requests overlap. A request covers
  * up to 128 aligned bytes in sectors of 32: adjacent lanes access one request, and no sector is
- * split, which would cost two. Bytes around a packet are written back as they were read. */
+ * split, which would cost two. Bytes around a packet are written back as they were read, or as 0 if the device has moved the
+ * beginning of the frame: its buffer is the packet's. */
 #ifndef WARPROUTE_STAGING_H
 #define WARPROUTE_STAGING_H
 
@@ -36,12 +37,19 @@ struct staging {
 
 DEVICE uint8_t *segment_owners(const struct staging *s) { return (uint8_t *)s->words; }
 
+/* A range of a packet's segments, from inclusive, to exclusive. */
+struct segments {
+	uint32_t from, to;
+};
+
 /* Per-lane ESP context: the lane's own packet, and the key that the lane loads for others. */
 struct esp_lane {
 	struct job job;
 	uint32_t start, segments;                     /* address of the first segment, and number of segments */
+	struct segments received;                     /* those to load: without those that only sealing adds, */
+	uint32_t head;                                /* and without this number of the first of them: they are in the scratch (heads.h) */
 	uint32_t at, key;                          /* word offsets in the staging buffer */
-	uint32_t first;                            /* first segment of the packet in the set */
+	uint32_t first;                            /* number in the set that the packet's first segment has, or would have */
 	uint32_t record, key_word, key_first_segment; /* of the set's key with this lane's number */
 	/* Within the staging buffer. */
 	uint32_t esp, text; /* word offset of the SPI; words of text */
@@ -49,31 +57,31 @@ struct esp_lane {
 	uint32_t admitted;  /* RESULT_ADMITTED, or 0 */
 };
 
-/* Returns the context of a lane whose packet has no job yet. */
-DEVICE struct esp_lane received_lane_of(struct desc_word w)
-{
-	struct job none = {0, 0, 0, 0, 0, JOB_NONE};
-	struct esp_lane c = {none, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
+/* The address of the sector in which the copy of a frame's header begins. */
+DEVICE uint32_t first_sector(uint32_t addr) { return (addr - 2) & ~(SECTOR - 1u); }
 
-	c.start = (w.low - 2) & ~(SECTOR - 1u);
-	c.segments = (w.low + (w.high & 0xffff) - c.start + SECTOR - 1) / SECTOR * SECTOR_SEGMENTS;
-	return c;
+/* Returns the number of segments of the sectors from an address up to another. */
+DEVICE uint32_t segments_to(uint32_t from, uint32_t to) { return (to - from + SECTOR - 1) / SECTOR * SECTOR_SEGMENTS; }
+
+/* Returns a lane's context for a job whose packet is bytes long from addr on. */
+DEVICE struct esp_lane lane_of(struct job job, uint32_t addr, uint32_t bytes)
+{
+	uint32_t start = first_sector(addr), segments = segments_to(start, addr + bytes);
+
+	return (struct esp_lane){job, start, segments, {0, segments}, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
 }
+
+/* Returns the context of a lane whose packet has no job yet. */
+DEVICE struct esp_lane received_lane_of(struct desc_word w) { return lane_of((struct job){0, 0, 0, 0, 0, JOB_NONE}, w.low, w.high & 0xffff); }
 
 /* Returns a lane's context for a job and its descriptor. */
-DEVICE struct esp_lane esp_lane_of(struct job job, struct desc_word w)
+DEVICE struct esp_lane esp_lane_of(struct job job, struct desc_word w) { return lane_of(job, w.low, job.esp + job.bytes); }
+
+/* Returns the segments of a lane's packet that its frame had when it was received: sealing adds others, which need not be loaded. */
+DEVICE struct segments received_part(const struct esp_lane *c, struct desc_word w)
 {
-	struct esp_lane c = {job, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0};
-
-	c.start = (w.low - 2) & ~(SECTOR - 1u);
-	c.segments = (w.low + job.esp + job.bytes - c.start + SECTOR - 1) / SECTOR * SECTOR_SEGMENTS;
-	return c;
+	return (struct segments){(first_sector(w.low) - c->start) / SEGMENT, min32(segments_to(c->start, w.low + (w.high & 0xffff)), c->segments)};
 }
-
-/* A range of a packet's segments, from inclusive, to exclusive. */
-struct segments {
-	uint32_t from, to;
-};
 
 /* Packets staged together: their lanes, the number of segments, and the word offset of the first key. */
 struct staged_set {
@@ -115,7 +123,8 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 			continue;
 		uint32_t segments = __shfl_sync(FULL_MASK, c->segments, lane);
 		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane);
-		uint32_t start = __shfl_sync(FULL_MASK, c->start, lane);
+		uint32_t from = __shfl_sync(FULL_MASK, c->received.from + c->head, lane), to = __shfl_sync(FULL_MASK, c->received.to, lane);
+		uint32_t start = __shfl_sync(FULL_MASK, c->start, lane) + from * SEGMENT;
 		uint32_t needed = find ? largest_key(segments) : covers_key(last, record) ? 0 : record >> JOB_KEY_SEGMENTS_SHIFT;
 		if (low + segments * SEGMENT_WORDS + 1 + needed * SEGMENT_WORDS > g.keys || g.segments + needed + REQUEST_SEGMENTS + segments > most)
 			break;
@@ -131,13 +140,14 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 			assign_segments(s, &g, KEY_OWNER + keys++, needed);
 			last = record;
 		}
-		assign_segments(s, &g, NO_OWNER, request_padding(&g, start / SEGMENT));
+		if (from < to)
+			assign_segments(s, &g, NO_OWNER, request_padding(&g, start / SEGMENT));
 		if (lane_id() == lane) {
 			c->at = low;
 			c->key = g.keys;
-			c->first = g.segments;
+			c->first = g.segments - from;
 		}
-		assign_segments(s, &g, lane, segments);
+		assign_segments(s, &g, lane, to - from);
 		low += segments * SEGMENT_WORDS + 1;
 		g.lanes |= 1u << lane;
 	}

@@ -115,7 +115,10 @@ static uint32_t __ballot_sync(uint32_t mask, int p);
 
 DEVICE uint32_t host_load32(const uint32_t *p) { return *p; }
 DEVICE uint64_t host_load64(const uint64_t *p) { return *p; }
-DEVICE struct words4 host_load128(const void *p) { return *(const struct words4 *)p; }
+#ifndef SEGMENT_ACCESS
+#define SEGMENT_ACCESS(p) (void)0
+#endif
+DEVICE struct words4 host_load128(const void *p) { SEGMENT_ACCESS(p); return *(const struct words4 *)p; }
 DEVICE void host_store128(void *p, struct words4 v) { *(struct words4 *)p = v; }
 #ifndef BYTE_ACCESS
 #define BYTE_ACCESS() (void)0

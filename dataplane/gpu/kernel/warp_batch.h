@@ -7,15 +7,16 @@
 #include "mailbox.h"
 #include "warp.h"
 
-/* Rows of 17 words: lanes that access one row each use all banks of shared memory. */
-#define HEADER_ROW_WORDS 17
-
-/* Per-warp scratch in shared memory. */
+/* Per-warp scratch in shared memory: the hot entries, and a row per lane with a copy of its packet's header and the words that are
+ * rewritten. Rows have 25 words: lanes that access one row each use all banks. */
+#define ROW_WORDS (HEADER_BYTES / 4 + REWRITTEN_WORDS + 1)
 struct warp_scratch {
 	struct hot_entries hot;
-	uint32_t headers[WARP_SIZE][HEADER_ROW_WORDS];
-	uint32_t rewritten[WARP_SIZE][REWRITTEN_WORDS + 1]; /* padded rows, as above */
+	uint32_t rows[WARP_SIZE][ROW_WORDS];
 };
+
+DEVICE uint32_t *header_row(struct warp_scratch *scratch, uint32_t lane) { return scratch->rows[lane]; }
+DEVICE uint32_t *rewritten_row(struct warp_scratch *scratch, uint32_t lane) { return scratch->rows[lane] + HEADER_BYTES / 4; }
 
 /* A lane's 8 bytes of the descriptors: a frame, or the tile's number and header in the first lane of
  * each cache line. */
@@ -131,7 +132,7 @@ DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segme
 		PRAGMA_UNROLL
 		for (uint32_t k = 0; k < 4; k++)
 			if (likely(header_segment() * 4 + k >= h->before[i]))
-				scratch->headers[source_lane(i)][header_segment() * 4 + k - h->before[i]] = h->segments[i].w[k];
+				header_row(scratch, source_lane(i))[header_segment() * 4 + k - h->before[i]] = h->segments[i].w[k];
 }
 
 /* Reads the word with the ports of IPv6 to the scratch, if read_headers has left it out: behind two VLAN tags. It is for
@@ -139,7 +140,7 @@ DEVICE void fill_headers(struct warp_scratch *scratch, const struct header_segme
 DEVICE void fill_ports(const struct tile *tile, struct warp_scratch *scratch, struct desc_word w, int valid)
 {
 	if (unlikely(valid && readable_in_segments(tile, w.low) && copied_bytes(w.low) <= 4 * PORTS_WORD))
-		scratch->headers[lane_id()][PORTS_WORD] = host_load32((const uint32_t *)(tile->umem + w.low - 2) + PORTS_WORD);
+		header_row(scratch, lane_id())[PORTS_WORD] = host_load32((const uint32_t *)(tile->umem + w.low - 2) + PORTS_WORD);
 }
 
 /* What a lane's packet changes of its frame: the first words of its row of rewritten ones, from 2 bytes before addr on. */
@@ -157,7 +158,7 @@ DEVICE struct change change_of(uint32_t addr, int tagged)
 }
 
 /* Writes all words of each changed frame, two lanes per frame. All are aligned to 16 bytes. */
-DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch *scratch, struct change change)
+DEVICE void store_headers_128(const struct tile *tile, struct warp_scratch *scratch, struct change change)
 {
 	__syncwarp();
 	uint32_t part = lane_id() % 2;
@@ -169,14 +170,14 @@ DEVICE void store_headers_128(const struct tile *tile, const struct warp_scratch
 			continue;
 		struct words4 v;
 		for (uint32_t k = 0; k < 4; k++)
-			v.w[k] = scratch->rewritten[from][part * 4 + k];
+			v.w[k] = rewritten_row(scratch, from)[part * 4 + k];
 		host_store128(tile->umem + addr - 2 + part * 16, v);
 	}
 	__syncwarp();
 }
 
 /* Writes the words of each changed frame with eight lanes per frame: for frames that are usually aligned to 4 bytes. */
-DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch *scratch, struct change change)
+DEVICE void store_headers_32(const struct tile *tile, struct warp_scratch *scratch, struct change change)
 {
 	__syncwarp();
 	uint32_t part = lane_id() % REWRITTEN_WORDS;
@@ -186,7 +187,7 @@ DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch 
 		uint32_t addr = __shfl_sync(FULL_MASK, change.addr, from);
 		if (part >= __shfl_sync(FULL_MASK, change.words, from))
 			continue;
-		uint32_t v = scratch->rewritten[from][part];
+		uint32_t v = rewritten_row(scratch, from)[part];
 		if (likely(addr % 4 == 2)) {
 			host_store32((uint32_t *)(tile->umem + addr - 2) + part, v);
 		} else {
@@ -199,12 +200,12 @@ DEVICE void store_headers_32(const struct tile *tile, const struct warp_scratch 
 }
 
 /* Writes the same to the staging buffer, where frame is the lane's frame. */
-DEVICE void store_headers_staged(const struct warp_scratch *scratch, uint8_t *frame, int changed)
+DEVICE void store_headers_staged(struct warp_scratch *scratch, uint8_t *frame, int changed)
 {
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < REWRITTEN_WORDS; i++)
 		if (changed)
-			((uint32_t *)(frame - 2))[i] = scratch->rewritten[lane_id()][i];
+			((uint32_t *)(frame - 2))[i] = rewritten_row(scratch, lane_id())[i];
 	__syncwarp();
 }
 
@@ -212,7 +213,7 @@ DEVICE void store_headers_staged(const struct warp_scratch *scratch, uint8_t *fr
  * staging buffer. */
 enum frame_access { ACCESS_128, ACCESS_32, ACCESS_STAGED };
 
-DEVICE void store_headers(const struct tile *tile, const struct warp_scratch *scratch, struct change change,
+DEVICE void store_headers(const struct tile *tile, struct warp_scratch *scratch, struct change change,
 			  uint8_t *frame, enum frame_access access)
 {
 	if (access == ACCESS_STAGED)
@@ -256,7 +257,7 @@ DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, stru
 		struct decision d = {{0, 0, 0}, 0};
 		struct change change = {0, 0};
 		if (active) {
-			d = decide(&t, s, f, frame, scratch->headers[lane], scratch->rewritten[lane]);
+			d = decide(&t, s, f, frame, header_row(scratch, lane), rewritten_row(scratch, lane));
 			store_result(m, tile, batch_index, d.result);
 			int forwarded = d.result.verdict >> 12 == ACTION_FORWARD, tagged = ADD_TAGS && forwarded && d.result.addr != w.low;
 			written |= forwarded;
@@ -270,6 +271,16 @@ DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, stru
 			s = take_snapshot(&t);
 		}
 	} while (unlikely(!__all_sync(FULL_MASK, !active)));
+}
+
+/* Takes a snapshot, and copies the hot entries of the tables to the scratch. */
+DEVICE struct snapshot load_tables(const struct mailbox *m, struct warp_scratch *scratch)
+{
+	struct prefetch v = prefetch_tables(&m->tables, load32(m->tables.generation));
+
+	fill_hot_entries(scratch, &v);
+	__syncwarp();
+	return v.s;
 }
 
 /* Reads the headers of a batch's active packets from their frames and prefetches tables meanwhile.

@@ -2,10 +2,16 @@
  * one after another. */
 #define _GNU_SOURCE /* memmem */
 #define CHECK_REVERSE_PATH 0 /* as gateway.cu */
+#include <stdint.h>
+
+static void count_read(const uint8_t *p);
+#define SEGMENT_ACCESS(p) count_read(p)
 #include "shim.h"
 
 #include "../kernel/esp_batch.h"
 #include "lanes.h"
+
+#define SEGMENTS (256 * FRAME_BYTES / SEGMENT) /* of the first frames of the UMEM */
 
 static uint8_t *base;
 static struct mailbox mailbox;
@@ -17,6 +23,15 @@ static struct tile tile;
 static uint32_t batch;
 static uint32_t flags; /* of the tile */
 static uint32_t block_serving;
+static uint8_t reads[SEGMENTS]; /* of each segment of the UMEM, for the current tile */
+
+static void count_read(const uint8_t *p)
+{
+	size_t at = p - tile.umem;
+
+	if (p >= tile.umem && at < tile.umem_bytes && at / SEGMENT < SEGMENTS)
+		reads[at / SEGMENT]++;
+}
 
 static void subwarp_sync(uint32_t n)
 {
@@ -83,11 +98,18 @@ static void work_on(uint32_t header)
 
 	tile = tile_of(&mailbox, base, ++seq, header);
 	flags = header;
+	memset(reads, 0, sizeof reads);
 	for (batch = 0; batch < batch_count(header); batch++) {
 		memset(staging.words, 0xa5, 4 * staging.size);
 		run_lanes(lane);
 		if (!(flags & (FIND_SAS | CLASSIFY | EXPECT_SA | SEQ)) && keeps_keys()) {
 			fprintf(stderr, "gateway: a key is left in the staging buffer\n");
+			exit(1);
+		}
+	}
+	for (uint32_t i = 0; i < SEGMENTS && flags & (FIND_SAS | EXPECT_SA | SEQ) && !(flags & HAS_JOBS); i++) {
+		if (reads[i] > 1) {
+			fprintf(stderr, "gateway: segment %u of the UMEM is read %u times\n", i, reads[i]);
 			exit(1);
 		}
 	}
