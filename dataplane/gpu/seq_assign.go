@@ -89,7 +89,7 @@ func (e *Engine) mayAssignSeqs(lane uint8) bool {
 }
 
 // ticketWords returns the words of each batch of a tile: the ticket of the first one, and whether the tile waits
-// while the host holds the lock (kernel/seq_assign.h).
+// while the host holds the lock (kernel/ticket_lock.h).
 func ticketWords(ticket uint32, waits bool) batchWords {
 	w := batchWords{line1: ticket}
 	if waits {

@@ -64,7 +64,7 @@ struct ipsec_tables {
 	const uint64_t *spis;       /* index of inbound SAs: SPI_SLOTS words, SPI << 32 | key; 0 ends a search */
 	struct sa_seqs *seqs;       /* by key */
 	uint64_t *tunnels;          /* by number: the SA whose numbers are lent; key + 1, longest packet << 32, extended << SA_EXTENDED_SHIFT; 0: none */
-	uint32_t *now_serving;      /* of ticket locks, by worker, a sector each (seq_assign.h) */
+	uint32_t *now_serving;      /* of ticket locks, by worker, a sector each (ticket_lock.h) */
 	uint64_t staging_words;     /* of a warp's staging buffer */
 };
 

@@ -24,7 +24,7 @@
  *	       header                    header
  *
  * A tile header has the number of packets, the packets of each batch but the last, the worker's number,
- * and flags. With EXPECT_SA, ASSIGN_SEQS and RELEASE_LOCK, only the first cache line of a batch has it; expect.h and seq_assign.h have the words of the others.
+ * and flags. With EXPECT_SA, ASSIGN_SEQS and RELEASE_LOCK, only the first cache line of a batch has it; expect.h and ticket_lock.h have the words of the others.
  *
  * Low-latency path: if the worker has no other chunk in flight and this one is small, the host copies the packets' headers beside the
  * descriptors (INLINE_HEADERS in the tile header), which saves a PCIe round trip. A header is a
