@@ -79,7 +79,7 @@ func (t *traffic) time(b *testbed.Testbed, rings []ring, once bool) (testbed.Rou
 			}
 		}
 	}
-	before, start := until(0.1, t.Duration/10)
+	before, start := until(0.1, testbed.Warmup(t.Duration)) // a GPU is lent the numbers of new SAs first
 	after, end := until(0.9, t.Duration)
 	b.Stop()
 	if in := &after.Ports[0]; in.Dropped() > in.Drops[batch.LaneFull] {

@@ -28,9 +28,9 @@ const (
 	longWarmup  = 100 * time.Millisecond
 )
 
-// warmup returns the time before the measurement of a round, in which the load is offered too: a tenth of the measured time d, but at
+// Warmup returns the time before the measurement of a round, in which the load is offered too: a tenth of the measured time d, but at
 // least shortWarmup or as long as d itself, and at most longWarmup.
-func warmup(d time.Duration) time.Duration { return min(max(d/10, min(d, shortWarmup)), longWarmup) }
+func Warmup(d time.Duration) time.Duration { return min(max(d/10, min(d, shortWarmup)), longWarmup) }
 
 // measured returns the time that can be measured in a round with a warm-up.
 func measured(round time.Duration) time.Duration {
@@ -75,7 +75,7 @@ type offered struct {
 // offer starts the router, offers a load and returns what became of it. It fails if a packet is neither
 // delivered nor lost in the receive ring or in the queue of a lane, or if a frame disappears.
 func (b *Testbed) offer(streams []stream, a load.Arrival, d time.Duration, seed uint64, m *Meter) (*Mixed, error) {
-	warm := warmup(d)
+	warm := Warmup(d)
 	loads := make([][]offered, len(streams)) // by stream and worker
 	for k, s := range streams {
 		for i, in := range s.in {

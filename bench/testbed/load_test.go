@@ -146,14 +146,14 @@ func TestDropsOfTheRouterAreErrors(t *testing.T) {
 func TestWarmupsAndMeasurementFillARound(t *testing.T) {
 	for round := 10 * time.Microsecond; round < 5*time.Second; round += round / 7 {
 		d := measured(round)
-		if all := d + warmup(d); all > round || all < round-10 {
-			t.Errorf("round of %v: %v and a warm-up of %v", round, d, warmup(d))
+		if all := d + Warmup(d); all > round || all < round-10 {
+			t.Errorf("round of %v: %v and a warm-up of %v", round, d, Warmup(d))
 		}
 	}
 	for d, want := range map[time.Duration]time.Duration{
 		5 * time.Millisecond: 5 * time.Millisecond, 50 * time.Millisecond: 30 * time.Millisecond, 500 * time.Millisecond: 50 * time.Millisecond, 2 * time.Second: 100 * time.Millisecond,
 	} {
-		if got := warmup(d); got != want {
+		if got := Warmup(d); got != want {
 			t.Errorf("%v are measured after %v, want %v", d, got, want)
 		}
 	}
