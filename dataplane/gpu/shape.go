@@ -6,7 +6,6 @@ import (
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/ipsec/device"
-	"github.com/warproute/warproute/umem"
 )
 
 // Shape is the launch shape of a resident kernel. Sizes are in bytes.
@@ -67,8 +66,9 @@ func readLimits(d *cuda.Device, sharedLimit int) (l limits, err error) {
 
 const (
 	warpSize      = 32
-	registersUnit = 256 // registers are allocated to a warp in multiples of this
-	stagingUnit   = 16  // bytes: a segment
+	registersUnit = 256  // registers are allocated to a warp in multiples of this
+	stagingUnit   = 16   // bytes: a segment
+	longestPacket = 2048 // bytes: a packet in a larger frame is the CPU's (package esp)
 )
 
 // kernelNeeds are the resources of a kernel's block. Sizes are in bytes.
@@ -89,13 +89,12 @@ var (
 	forwardNeeds = kernelNeeds{name: "forwarding", tables: sharedHeader, scratch: forwardScratch, warps: threads / warpSize}
 	gatewayNeeds = kernelNeeds{
 		name: "IPsec", tables: aesBytes + sharedHeader, scratch: gatewayScratch, warps: gatewayThreads / warpSize,
-		staging: stagingOf(2, umem.FrameSize), leastStaging: minStagingBytes,
+		staging: stagingOf(2, longestPacket), leastStaging: minStagingBytes,
 	}
 )
 
 // stagingOf returns the size of a staging buffer for packets of some bytes each, and a key for each: as
-// place_packets of staging.h, in the worst case. A byte per segment names its owner. A packet in a large
-// frame is the CPU's (package esp), so that no packet is longer than umem.FrameSize.
+// place_packets of staging.h, in the worst case. A byte per segment names its owner.
 func stagingOf(packets, bytes int) int {
 	const segmentWords, keyWords, sector = 4, device.SegmentsBytes / 4, 32
 	words := 1 + packets*((bytes+sector-1)/sector*sector/4+1+keyWords)

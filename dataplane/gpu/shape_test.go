@@ -59,6 +59,9 @@ func TestShapesOfBoards(t *testing.T) {
 // TestShapesFit: on boards of any limits, a shape is within them, a larger one is not, and a staging buffer
 // holds the longest packet.
 func TestShapesFit(t *testing.T) {
+	if longestPacket != umem.FrameSize {
+		t.Errorf("packets of up to %d bytes are the device's, frames have %d", longestPacket, umem.FrameSize)
+	}
 	rnd := rand.New(rand.NewPCG(17, 6))
 	fitting := map[string]int{}
 	for range 100_000 {
