@@ -46,7 +46,7 @@ func (t *traffic) measureOther(rings []ring, engines testbed.Engines) (testbed.R
 	return r, errors.Join(err, b.Close())
 }
 
-// time plays the packets and returns the traffic between two samples at full rate: after fixed times,
+// time plays the packets and returns the traffic between two samples at full rate: after a warm-up and Duration,
 // or, if each packet is played once, after 10 % and 90 % of them.
 func (t *traffic) time(b *testbed.Testbed, rings []ring, once bool) (testbed.Round, error) {
 	total := uint64(0)

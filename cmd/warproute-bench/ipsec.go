@@ -47,6 +47,8 @@ packets to decrypt do not, so their limits differ.
 With --engine gpu the CPU engine is measured too, on one core and on all cores that emulate
 no NIC.
 
+A round that plays packets repeatedly has a warm-up: a tenth of --duration, but 30 to 100 ms.
+
 Packets arrive as fast as the router takes them, so it has one lane: with --lanes default it
 takes more than the engine processes, and drops the rest. Load measures the default lanes.`,
 		Args: cobra.NoArgs,

@@ -133,7 +133,7 @@ func (e *Engine) Name() string {
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
-	*f = flight{chunk: c, bytes: e.bytesOf(c), placement: NoFreeSlot} // the memory of an earlier one; place waits for slots
+	*f = flight{chunk: c, bytes: e.bytesOf(c), placement: NoFreeSlot} // in the memory of an earlier flight; not ExecutedOnGPU, as place may call freeSlots
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
 		f.needed = e.tiling.needed(c.N, f.bytes, e.ipsec != nil)

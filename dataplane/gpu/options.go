@@ -60,8 +60,8 @@ type Options struct {
 	// number of warps of a block; for tests and measurements. 0: what the GPU has, and what fits best.
 	SharedLimit, Warps int
 
-	// PlainTile and SecuredBatch are the usual packets of a tile without ESP and bytes of a warp batch of
-	// ESP packets, for measurements; see tiling.
+	// PlainTile is the usual number of packets of a tile without ESP, and SecuredBatch the bytes of a warp batch
+	// of ESP packets with their keys (while most slots are free: without them), for measurements; see tiling.
 	PlainTile, SecuredBatch int
 
 	slots int // of the kernel at most, for tests; 0: maxSlots

@@ -62,13 +62,14 @@ func (e *Engine) full(lane uint8) bool {
 	return e.pool.free(e.reserved[lane]) < need
 }
 
-// slotWait is how long a worker waits at most for slots that others have taken since Ready found them free. Slots of saturated
+// slotWait is the longest time for which Submit waits for slots, such as those that other workers took after Ready. Slots of saturated
 // workers become free every few microseconds. Meanwhile the worker serves no other lane.
 const slotWait = 50 * time.Microsecond
 
-// waitsForSlots reports whether to look for slots again, of which a chunk needs some at least. Otherwise the CPU would execute it, and
-// would have to execute those behind it, too. end is when the wait ends, 0 at first. After a wait in vain, the GPU may be busy with
-// something else: there is no other until slots are found. If the engine chooses, the CPU takes over at once.
+// waitsForSlots reports whether Submit is to try again to take slots for a chunk that needs at least a number of them. Without them, the
+// CPU executes the chunk, and then those behind it. *end is the end of the wait, and 0 before the first call. After a wait in vain, the
+// GPU may be busy with something else: there is no second one until slots are found. If the engine chooses, the CPU executes the chunk
+// at once.
 func (e *Engine) waitsForSlots(lane uint8, least int, end *time.Duration) bool {
 	now := batch.Clock()
 	switch {

@@ -44,7 +44,7 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 }
 
 // TestSubmitWaitsForSlots: Ready has found a slot free, and another worker has taken it. The worker's own chunk frees one, unless the
-// CPU may take over.
+// CPU may execute the chunk.
 func TestSubmitWaitsForSlots(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(e *Engine)

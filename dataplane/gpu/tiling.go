@@ -13,7 +13,7 @@ const (
 	idleTile     = 128     // packets, of a worker without another chunk in flight
 	securedBatch = 9 << 10 // bytes of a warp batch with the keys of its packets
 	spreadBatch  = 2 << 10 // bytes without keys, while most slots are free: a chunk is finished sooner by more blocks
-	keyRoom      = 256     // about as many as a packet's key takes in a staging buffer
+	keyRoom      = 256     // bytes per packet for its key; AES-128-GCM takes 290 to 704, less if neighbors share one
 	spreadShare  = 8       // a chunk is spread over one in so many free slots
 )
 

@@ -2,7 +2,7 @@ package gpu
 
 import "testing"
 
-// TestTilesOfSecuredChunks: the usual numbers of tiles, with 8 warps each. A warp's packets and their keys fit in its staging buffer, so
+// TestTilesOfSecuredChunks: the usual numbers of tiles, with 8 warps each. On an H200, a warp's packets and their keys fit in its staging buffer, so
 // small packets do not fill warps unless there are many.
 func TestTilesOfSecuredChunks(t *testing.T) {
 	usual := Options{}.tiling(8, 132)

@@ -1,5 +1,5 @@
 /* In-place sealing and opening of ESP packets by a subwarp: the steps around the ciphers and
- * HMAC. The result equals package suite's Transform. Included by staging.h.
+ * HMAC. The result equals package suite's Transform. Included by esp_lane.h.
  *
  * All lanes of a subwarp pass the same packet and key. The packet is in shared memory, or wherever
  * PACKET_LOAD reaches. The key is read by plain loads: a kernel that outlives it must copy it to

@@ -5,7 +5,8 @@
 #include "encapsulate.h"
 #include "seq_assign.h"
 
-/* Clears what is staged in front of a lane's IP header, and behind its ESP, where nothing was loaded. */
+/* Clears the segments of a lane's packet that were not loaded: those in front of its IP header, ip bytes from the first segment on, and all
+ * behind the received frame. The trailer is written later. */
 DEVICE void clear_around(const struct staging *s, const struct esp_lane *c, uint32_t ip)
 {
 	uint32_t *words = s->words + c->at, end = c->segments * SEGMENT_WORDS;

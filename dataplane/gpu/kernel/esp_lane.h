@@ -1,5 +1,5 @@
-/* What a lane knows of its packet while that is sealed or opened: the job, and the place of the packet in host memory and in the staging
- * buffer (staging.h). A packet's memory has segments of 16 bytes, the most that a lane loads at once, and sectors of 32. Included by staging.h. */
+/* Per-lane context of an ESP packet: its job, and its place in host memory and in the staging buffer (staging.h). A packet's memory has
+ * segments of 16 bytes, the most that a lane loads at once, and sectors of 32. Included by staging.h and ticket_lock.h. */
 #ifndef WARPROUTE_ESP_LANE_H
 #define WARPROUTE_ESP_LANE_H
 
@@ -22,8 +22,8 @@ struct segments {
 struct esp_lane {
 	struct job job;
 	uint32_t start, segments;                     /* address of the first segment, and number of segments */
-	struct segments received;                     /* those to load: without those that only sealing adds, */
-	uint32_t head;                                /* and without this number of the first of them: they are in the scratch (heads.h) */
+	struct segments received;                     /* those of the received frame; sealing adds others */
+	uint32_t head;                                /* number of the first received ones that are in the scratch already (heads.h) */
 	uint32_t at, key;                             /* word offsets in the staging buffer */
 	uint32_t first;                               /* number in the set that the packet's first segment has, or would have */
 	uint32_t record, key_word, key_first_segment; /* of the set's key with this lane's number */

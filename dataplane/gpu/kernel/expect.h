@@ -8,7 +8,7 @@
  *	              EXPECT_OPEN
  *	cache line 3  bits 0 to 15: the longest packet that may be sealed, in bytes; EXPECT_EXTENDED
  *
- * Included by esp_batch.h. */
+ * Included by seq_assign.h. */
 #ifndef WARPROUTE_EXPECT_H
 #define WARPROUTE_EXPECT_H
 

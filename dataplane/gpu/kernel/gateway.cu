@@ -24,9 +24,9 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  * PCIe payload bytes per packet with an ESP job: reads 9 to 256 (descriptors, 256 per batch) + 16 (job) +
  * the packet from 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) +
  * the same sectors, or those of the inner packet if it was opened. Key segments are read from device
- * memory. With FIND_SAS, EXPECT_SA and ASSIGN_SEQS, it reads whole packets in place of jobs, of those to seal the sectors of the
- * received frame, and writes 8 (key, and sequence number or length) besides. With CLASSIFY alone, it reads 64 of each packet and
- * writes 8. Other packets: as in forward.cu without inlined headers, and 16 (job) if the tile has jobs. */
+ * memory. With FIND_SAS and EXPECT_SA, it reads whole received packets in place of jobs; with ASSIGN_SEQS, those that it seals, and
+ * up to 96 bytes (heads.h) of those that are the host's. Nothing in front of or behind the received frame is read. It writes 8 more
+ * (key, and sequence number or length). With CLASSIFY alone, it reads 64 of each packet and writes 8. Other packets: as in forward.cu without inlined headers, and 16 (job) if the tile has jobs. */
 extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct ipsec_tables ipsec)
 {
 	struct aes_memory *aes = (struct aes_memory *)memory;

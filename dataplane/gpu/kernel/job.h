@@ -1,5 +1,5 @@
 /* ESP jobs: the processing of a packet before its lookup. The host or the device (find_sa.h, expect.h, seq_assign.h) has resolved SAs and policies.
- * Included by staging.h and inner.h. */
+ * Included by esp_lane.h and inner.h. */
 #ifndef WARPROUTE_JOB_H
 #define WARPROUTE_JOB_H
 

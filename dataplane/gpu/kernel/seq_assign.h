@@ -5,8 +5,8 @@
  * Numbers are in the order of the worker's packets: batches take them one after another (ticket_lock.h).
  *
  * If only the host can seal a packet, but its tunnel is known (TCP with an MSS option to lower), it gets a number like
- * the others, for the host to use (RESULT_HOST_SEALS). Any other packet of the host makes all packets behind it in the chunk the
- * host's, which takes their numbers before the next chunk gets the lock. (If an SA has no numbers left, its packets alone are the
+ * the others, for the host to use (RESULT_HOST_SEALS). Behind any other packet of the host, all packets of the chunk are the
+ * host's. It takes their numbers before the next chunk gets the lock. (If an SA has no numbers left, its packets alone are the
  * host's. The host extends loans before that, when REPORT_SEQS_LOW asks.)
  *
  * A tile with SEQ_REQUESTS has a request of the host per packet (struct seq_request), in place of a job, and a frame.

@@ -1,5 +1,5 @@
 /* Staging buffer of a warp: shared memory in which packets are sealed and opened, as many at a time
- * as fit, with their keys. Included by crypt.h.
+ * as fit, with their keys. Included by crypt.h and heads.h.
  *
  *	segment owners  a byte per segment: the lane whose packet it belongs to, KEY_OWNER plus the lane
  *	                that has the key's position, or NO_OWNER
@@ -7,8 +7,8 @@
  *	                packets of one size use all banks
  *	keys            downward from the end: the segments in use
  *
- * A segment is 16 bytes, the most that a lane loads at once. All segments of a set are read or
- * written at once, so that PCIe requests overlap. A request covers
+ * All segments of a set that are not in the scratch (heads.h) are read at once, and all are written
+ * at once, so that PCIe requests overlap. A request covers
  * up to 128 aligned bytes in sectors of 32: adjacent lanes access one request, and no sector is
  * split, which would cost two. Bytes around a packet are written back as they were read, or as 0 if the device has moved the
  * beginning of the frame: its buffer is the packet's. */

@@ -1,5 +1,5 @@
 /* A warp batch: up to 28 packets that one warp processes, one lane each. Reads their headers from
- * host memory, decides, and writes the changed bytes back. Included by lowlatency.h and staging.h. */
+ * host memory, decides, and writes the changed bytes back. Included by lowlatency.h and esp_lane.h. */
 #ifndef WARPROUTE_WARP_BATCH_H
 #define WARPROUTE_WARP_BATCH_H
 
@@ -7,8 +7,8 @@
 #include "mailbox.h"
 #include "warp.h"
 
-/* Per-warp scratch in shared memory: the hot entries, and a row per lane with a copy of its packet's header and the words that are
- * rewritten. Rows have 25 words: lanes that access one row each use all banks. */
+/* Per-warp scratch in shared memory: the hot entries, and a row per lane with a copy of its packet's header and the rewritten
+ * words, or with its packet's head (heads.h). Rows have 25 words: lanes that access one row each use all banks. */
 #define ROW_WORDS (HEADER_BYTES / 4 + REWRITTEN_WORDS + 1)
 struct warp_scratch {
 	struct hot_entries hot;
