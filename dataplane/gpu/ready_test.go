@@ -50,12 +50,12 @@ func TestSubmitWaitsForSlots(t *testing.T) {
 		change func(e *Engine)
 		want   Placement
 	}{
-		"GPU":        {func(*Engine) {}, ExecutedOnGPU},
-		"auto":       {func(e *Engine) { e.chooser = overloaded(t) }, NoFreeSlot},
-		"express":    {func(e *Engine) { e.lastLane = 1 }, NoFreeSlot},
-		"plain":      {func(e *Engine) { e.lanes[0].plain = true }, NoFreeSlot},
-		"few slots":  {func(e *Engine) { e.reserved[0] = 2 }, NoFreeSlot},
-		"after some": {func(e *Engine) { e.slotsMissed = true }, NoFreeSlot},
+		"GPU":                  {func(*Engine) {}, ExecutedOnGPU},
+		"auto":                 {func(e *Engine) { e.chooser = overloaded(t) }, NoFreeSlot},
+		"express":              {func(e *Engine) { e.lastLane = 1 }, NoFreeSlot},
+		"plain":                {func(e *Engine) { e.lanes[0].plain = true }, NoFreeSlot},
+		"few slots":            {func(e *Engine) { e.reserved[0] = 2 }, NoFreeSlot},
+		"after a wait in vain": {func(e *Engine) { e.slotsMissed = true }, NoFreeSlot},
 	} {
 		for _, last := range []bool{false, true} {
 			r := newPassesRig(t, 2, 2)

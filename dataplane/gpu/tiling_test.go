@@ -2,8 +2,8 @@ package gpu
 
 import "testing"
 
-// TestTilesOfSecuredChunks: the usual numbers of tiles, with 8 warps each. On an H200, a warp's packets and their keys fit in its staging buffer, so
-// small packets do not fill warps unless there are many.
+// TestTilesOfSecuredChunks: the usual numbers of tiles, of 8 warp batches each, with whole chunks of the default limit in bytes or packets; and
+// those on an idle GPU with 132 slots.
 func TestTilesOfSecuredChunks(t *testing.T) {
 	usual := Options{}.tiling(8, 132)
 	for _, tt := range []struct {
