@@ -23,21 +23,21 @@ func chunkwise(d *Device, e *Engine, post func(s *slot, finish func() error) err
 	k := d.kernel
 	k.pool.open()
 	k.state.parked.Store(false)
-	s := &e.mailbox.slots[0]
-	slots := uint32(k.pool.slots)
+	blocks := uint32(k.pool.blocks)
 	e.fakeGPU = func(f *flight) {
-		e.mailbox.prepare(int(slots))
+		e.mailbox.prepare(int(blocks))
 		for _, i := range f.slots[:f.tiles] {
-			*e.mailbox.slots[i].first--
+			*e.mailbox.slots[e.mailbox.blockOf(i)*e.mailbox.depth].first--
 		}
+		s := &e.mailbox.slots[f.slots[0]]
 		if post != nil {
-			s.number--
+			s.queue.last--
 			clear(s.descriptors)
 		}
 		ended := make(chan error)
 		go func() {
 			ended <- d.ctx.Do(func() error {
-				if err := k.stream.Fill32(k.awake.Ptr(), slots, 1); err != nil {
+				if err := k.stream.Fill32(k.awake.Ptr(), blocks, 1); err != nil {
 					return err
 				}
 				return errors.Join(k.launch.Enqueue(k.stream), waitUntil(time.Now().Add(time.Minute), k.stream.Done))
@@ -82,7 +82,7 @@ func TestGPUChunkwise(t *testing.T) {
 		chunks = 3
 	}
 	open := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) *Device {
-		d := got(openFirst(net.FIB, Options{Timeout: time.Minute, PartialChecksums: net.PartialChecksums, Gateway: g, Park: time.Hour, slots: 4}))(t)
+		d := got(openFirst(net.FIB, Options{Timeout: time.Minute, PartialChecksums: net.PartialChecksums, Gateway: g, Park: time.Hour, blocks: 4}))(t)
 		t.Cleanup(func() {
 			if err := errors.Join(d.Err(), d.Close()); err != nil {
 				t.Error(err)

@@ -29,7 +29,7 @@ type controller struct {
 	engines []*Engine // under k.mu
 	chunks  uint64    // on the GPU so far, if no engine chooses
 	used    time.Time // when the kernel was needed last
-	recent  int       // slots that were in use lately, as the highest number
+	recent  int       // blocks that were in use lately, as the highest number
 }
 
 // startController starts the controller of a kernel.
@@ -87,7 +87,7 @@ func (c *controller) tick(now time.Time) {
 	if err := c.k.check(); err != nil {
 		c.k.d.state.fail(err)
 	}
-	c.k.mailbox.sleepBlocks(uint32(min(c.k.pool.slots, max(minAwakeBlocks, c.recent+spareBlocks))), c.k.pool)
+	c.k.mailbox.sleepBlocks(uint32(min(c.k.pool.blocks, max(minAwakeBlocks, c.recent+spareBlocks))), c.k.pool)
 	if c.after > 0 && now.Sub(c.used) >= c.after {
 		parked, err := c.k.park(parkTimeout)
 		if err == nil && parked {

@@ -107,7 +107,7 @@ func (d *Device) prepare() error {
 	return d.state.err()
 }
 
-// makeKernel prepares the resident kernel, with as many slots as blocks fit. Two blocks more are for the
+// makeKernel prepares the resident kernel, with as many blocks as fit. Two blocks more are for the
 // watcher and for table patches.
 func (d *Device) makeKernel() (err error) {
 	l, err := readLimits(d.ctx.Device(), d.options.SharedLimit)
@@ -130,17 +130,17 @@ func (d *Device) makeKernel() (err error) {
 	if err := f.SetAttribute(cuda.MaxDynamicShared, s.Shared); err != nil {
 		return err
 	}
-	blocks, err := f.BlocksPerMultiprocessor(s.Threads(), s.Shared)
+	each, err := f.BlocksPerMultiprocessor(s.Threads(), s.Shared)
 	if err != nil {
 		return err
 	}
-	s.BlocksPerMultiprocessor = min(s.BlocksPerMultiprocessor, blocks) // fewer by registers, or by SharedLimit
-	slots := min(s.BlocksPerMultiprocessor*d.multiprocessors-2, cmp.Or(d.options.slots, maxSlots))
-	if slots < 1 {
+	s.BlocksPerMultiprocessor = min(s.BlocksPerMultiprocessor, each) // fewer by registers, or by SharedLimit
+	blocks := min(s.BlocksPerMultiprocessor*d.multiprocessors-2, cmp.Or(d.options.blocks, maxBlocks))
+	if blocks < 1 {
 		return fmt.Errorf("%d multiprocessors have room for %d blocks each; at least 3 blocks are needed", d.multiprocessors, s.BlocksPerMultiprocessor)
 	}
 	d.shape = s
-	if d.kernel, err = d.newKernel(f, slots, s.Warps, uint32(s.Shared)); err != nil {
+	if d.kernel, err = d.newKernel(f, blocks, s.Warps, uint32(s.Shared)); err != nil {
 		return err
 	}
 	d.control = startController(d.kernel, d.options.Park)

@@ -37,8 +37,8 @@ func TestWorkersAreSpreadRoundRobin(t *testing.T) {
 	f, library := newFake(t)
 	base, mem := newBase(t), mapMemory(t, 1<<20)
 	s := openFakes(t, f, base, Options{Library: library, Workers: 6})
-	if len(s.All) != 2 || s.All[0].kernel.pool.slots != 38 {
-		t.Fatalf("%d devices, %d slots on the first; want 2 and 38", len(s.All), s.All[0].kernel.pool.slots)
+	if len(s.All) != 2 || s.All[0].kernel.pool.blocks != 38 {
+		t.Fatalf("%d devices, %d slots on the first; want 2 and 38", len(s.All), s.All[0].kernel.pool.blocks)
 	}
 	for i, want := range [][2]int{{1, 0}, {1, 1}, {2, 1}, {2, 2}, {3, 2}} {
 		if _, err := s.NewEngine(mem, 8, 100, cpu.New(base, mem, make([]bool, 1))); err != nil {

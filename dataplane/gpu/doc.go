@@ -3,18 +3,19 @@
 // a mailbox.
 //
 //	worker                         host memory                        GPU
-//	Submit  ── descriptors ──►  mailbox: one slot per     ◄── polls ── one block per slot
+//	Submit  ── descriptors ──►  mailbox: one slot per     ◄── polls ── blocks
 //	                            tile in flight
 //	                            frames (umem)             ◄── reads, rewrites 32 bytes
 //	Done    ◄── results ──────  results, done             ◄── writes, fence, done
 //
 // The kernel is resident: a chunk needs no driver call. One kernel serves all workers of a GPU. A worker
-// divides a chunk into tiles (tiling.go) and gives each a free slot of the pool that all workers share
-// (pool.go), so that one worker can use the whole GPU. Chunks of a lane complete in order.
+// divides a chunk into tiles (tiling.go) and gives each a free block of the pool that all workers share
+// (pool.go), so that one worker can use the whole GPU. On a gateway whose blocks are all in use, tiles queue behind others of their
+// worker (queue.go). Chunks of a lane complete in order.
 //
 // # Load
 //
-// Blocks of slots that the load does not need are asleep: they poll device memory instead of the mailbox. The
+// Blocks that the load does not need are asleep: they poll device memory instead of the mailbox. The
 // controller puts them to sleep, and parks the kernel if no worker has a chunk for it: the kernel ends, and
 // the GPU is free for other processes. The first chunk for a parked kernel wakes it; the CPU engine
 // executes chunks meanwhile (control.go, kernel.go).

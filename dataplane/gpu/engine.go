@@ -19,7 +19,7 @@ type Engine struct {
 	kernel      *kernelState
 	outage      workerOutage
 	mailbox     *mailbox
-	pool        *slotPool
+	pool        *blockPool
 	number      uint32        // of the worker on its device
 	idle        time.Duration // of the worker, up to the last chunk
 	busy        int           // chunks since
@@ -46,6 +46,8 @@ type Engine struct {
 
 	inFlight []flight // submitted chunks, oldest first
 	lost     []uint16 // slots of abandoned chunks that the GPU has not finished
+	freed    [maxTiles]uint16
+	held     int // blocks of which the worker uses slots
 
 	// Written by the worker alone.
 	executed       [numPlacements]atomic.Uint64  // chunks
@@ -102,13 +104,13 @@ const (
 )
 
 // newEngine returns the engine of a worker. It uses the times and thresholds of o.
-func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m *mailbox, pool *slotPool, umem []byte, o Options) *Engine {
+func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m *mailbox, pool *blockPool, umem []byte, o Options) *Engine {
 	e := &Engine{
 		cpu: fallback, esp: fallback.ESP(), state: state, kernel: kernel, outage: workerOutage{first: o.Pause}, mailbox: m, pool: pool, umem: umem,
-		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.slots), reserved: pool.reserved(o.Shares), lastLane: max(0, len(o.Shares)-1),
+		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.blocks), reserved: pool.reserved(o.Shares), lastLane: max(0, len(o.Shares)-1),
 		othersShare:      othersShare,
 		checker:          newChecker(umem, state, len(o.PartialChecksums), fallback),
-		queuedGeneration: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.slots),
+		queuedGeneration: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.blocks),
 	}
 	for lane := range e.traffic {
 		e.traffic[lane].finding.longest = openedLongest
@@ -137,7 +139,7 @@ func (e *Engine) Submit(c *batch.Chunk) {
 	if f.placement = e.place(f); f.placement == ExecutedOnGPU {
 		e.onGPU.Add(1)
 		f.needed = e.tiling.needed(c.N, f.bytes, e.ipsec != nil)
-		e.lanes[c.Lane].begin(f.needed)
+		e.lanes[c.Lane].begin(f)
 		e.begun[c.Lane].Add(1)
 		e.begin(f)
 	} else if f.deferred = e.defers(c); f.deferred {
@@ -170,7 +172,7 @@ func (e *Engine) place(f *flight) Placement {
 	if p := e.choose(f); p != ExecutedOnGPU {
 		return p
 	}
-	request := slotRequest{home: int(e.number), reserved: e.reserved[f.chunk.Lane]}
+	request := blockRequest{home: int(e.number), reserved: e.reserved[f.chunk.Lane]}
 	free := e.pool.free(request.reserved)
 	if e.saturated(f.chunk) {
 		free = 0                             // to spread the chunk over
@@ -180,19 +182,16 @@ func (e *Engine) place(f *flight) Placement {
 	}
 	want, least := e.tiling.tiles(f.chunk.N, f.bytes, e.ipsec != nil, len(e.inFlight) == 1, free)
 	request.n = want
-	slots := e.pool.take(f.slots[:0], request)
-	for end := time.Duration(0); len(slots) < least; slots = e.pool.take(f.slots[:0], request) {
-		e.pool.put(slots)
+	for end := time.Duration(0); !e.takeSlots(f, request, least); {
 		if !e.waitsForSlots(f.chunk.Lane, least, &end) {
 			e.withdrawChoice(f)
 			return NoFreeSlot
 		}
 	}
 	e.slotsMissed = false
-	f.tiles = len(slots)
-	highest := uint16(0)
-	for _, s := range slots {
-		highest = max(highest, s)
+	highest := 0
+	for _, s := range f.slots[:f.tiles] {
+		highest = max(highest, e.mailbox.blockOf(s))
 	}
 	f.blocks = uint32(highest) + 1
 	e.mailbox.wakeBlocks(f.blocks)
@@ -208,11 +207,14 @@ func (e *Engine) ProcessReassembled(p []byte, origin batch.Origin) (batch.Frame,
 // are small, it inlines their headers (low-latency path).
 func (e *Engine) post(f *flight) {
 	c, umem := f.chunk, []byte(nil)
+	if f.assignsSeqs() {
+		e.mailbox.releaseLock(e.number, f.ticket)
+	}
 	if f.jobs == nil && len(e.inFlight) == 1 && c.N <= min(f.tiles, inlineTiles)*inlineFrames {
 		umem = e.umem
 	}
 	for k := range f.tiles {
-		s, first, end := &e.mailbox.slots[f.slots[k]], f.tileStart(k), f.tileStart(k+1)
+		s, first, end := e.nextSlot(f, k), f.tileStart(k), f.tileStart(k+1)
 		in := c.In[first:end]
 		if f.jobs == nil {
 			s.post(in, batchFrames, e.number, umem, 0)
@@ -220,10 +222,6 @@ func (e *Engine) post(f *flight) {
 		}
 		for i := range in {
 			s.jobs[i].set(&f.jobs[first+i])
-		}
-		if k == 0 && f.assignsSeqs() {
-			s.postWith(in, e.tiling.each(len(in)), e.number, releaseLockFlags, func(int) batchWords { return ticketWords(f.ticket, false) })
-			continue
 		}
 		s.post(in, e.tiling.each(len(in)), e.number, nil, hasJobsFlag)
 	}
@@ -267,7 +265,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 		e.observeResult(f)
 		e.finishChunk(f)
 		e.onGPU.Add(-1)
-		e.lanes[c.Lane].end(f.needed)
+		e.lanes[c.Lane].end(f)
 		e.ended[c.Lane].Add(1)
 		e.observeDone(f)
 		e.setLate(false)
@@ -307,7 +305,7 @@ func (e *Engine) collectTiles(f *flight) bool {
 			}
 			clear(s.results[:len(out)])
 		}
-		e.pool.put(f.slots[k : k+1])
+		e.release(f.slots[k : k+1])
 	}
 	return true
 }

@@ -151,7 +151,7 @@ func (e *Engine) postExpected(f *flight) {
 	for k := range f.tiles {
 		first := f.tileStart(k)
 		in := f.chunk.In[first:f.tileStart(k+1)]
-		e.mailbox.slots[f.slots[k]].postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(at int) batchWords {
+		e.nextSlot(f, k).postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(at int) batchWords {
 			return expectedWords(&f.expected, first+at)
 		})
 	}

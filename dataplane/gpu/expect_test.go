@@ -110,21 +110,26 @@ func (r *passesRig) submitExpected(k int) *flight {
 // answer finishes a chunk's pass for the expected SA: the device has sealed the packets for which host is false.
 func (r *passesRig) answer(f *flight, host func(i int) bool) {
 	for k := range f.tiles {
-		s := &r.e.mailbox.slots[f.slots[k]]
-		for i := f.tileStart(k); i < f.tileStart(k+1); i++ {
-			in, at := f.chunk.In[i], i-f.tileStart(k)
-			if s.results[at] = forHost; !host(i) {
-				size := int(in.Len) - packet.EthernetLen
-				front, head := r.sa.HeaderLens()
-				s.saReports()[at] = esp.SAReport(size)<<32 | esp.SAReport(r.sa.KeyIndex())
-				spi := r.mem[int(in.Addr)+packet.EthernetLen-head:]
-				binary.BigEndian.PutUint32(spi, r.sa.Config().SPI)
-				binary.BigEndian.PutUint32(spi[4:], uint32(f.expected.First)+uint32(i))
-				s.results[at] = batch.ForwardTo(1, in.Addr-uint32(front), uint16(packet.EthernetLen+front-head+r.sa.ESPLen(size)))
-			}
-		}
-		s.report()
+		r.answerTile(f, k, host)
 	}
+}
+
+// answerTile is answer for tile k.
+func (r *passesRig) answerTile(f *flight, k int, host func(i int) bool) {
+	s := &r.e.mailbox.slots[f.slots[k]]
+	for i := f.tileStart(k); i < f.tileStart(k+1); i++ {
+		in, at := f.chunk.In[i], i-f.tileStart(k)
+		if s.results[at] = forHost; !host(i) {
+			size := int(in.Len) - packet.EthernetLen
+			front, head := r.sa.HeaderLens()
+			s.saReports()[at] = esp.SAReport(size)<<32 | esp.SAReport(r.sa.KeyIndex())
+			spi := r.mem[int(in.Addr)+packet.EthernetLen-head:]
+			binary.BigEndian.PutUint32(spi, r.sa.Config().SPI)
+			binary.BigEndian.PutUint32(spi[4:], uint32(f.expected.First)+uint32(i))
+			s.results[at] = batch.ForwardTo(1, in.Addr-uint32(front), uint16(packet.EthernetLen+front-head+r.sa.ESPLen(size)))
+		}
+	}
+	s.report()
 }
 
 func none(int) bool { return false }

@@ -96,6 +96,7 @@ func TestUnprotectedChunksOfGatewayAreSplit(t *testing.T) {
 	mem := mapMemory(t, maxChunk*umem.FrameSize)
 	e := newIPsecEngine(t, net, g, mem, 2*inlineTiles, maxChunk, maxKeys, Options{Timeout: time.Minute})
 	mailbox := e.mailbox
+	e.tiling.securedBatch = 1 << 20
 	chunks := batch.NewChunks(inlineTiles, maxChunk)
 	n := inlineTiles * inlineFrames
 	for _, protected := range []bool{true, false} {

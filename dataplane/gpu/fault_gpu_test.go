@@ -17,13 +17,14 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// stall makes a slot's block wait for a tile that is not posted. unstall posts it, and the next one
+// stall makes a block wait for a tile that is not posted. unstall posts it, and the next one
 // again.
-func stall(s *slot) { s.number++ }
+func stall(m *mailbox, block int) { m.blocks[block].last++ }
 
-func unstall(s *slot, c *batch.Chunk) {
-	s.number -= 2
+func unstall(m *mailbox, block int, c *batch.Chunk) {
+	m.blocks[block].last -= 2
 	for range 2 {
+		s := &m.slots[m.nextSlot(uint16(block*m.depth))]
 		s.post(c.In[:min(c.N, len(s.results))], batchFrames, 0, nil, 0)
 		for start := time.Now(); !s.finished() && time.Since(start) < time.Second; {
 			time.Sleep(time.Millisecond)
@@ -61,8 +62,8 @@ func TestGPUFaults(t *testing.T) {
 		inject func(*Device, *Engine)
 		back   bool
 	}{
-		{"slow", "100 packets not finished", func(_ *Device, e *Engine) { stall(&e.mailbox.slots[e.pool.kept]) }, true},
-		{"hung", "100 packets not finished", func(_ *Device, e *Engine) { stall(&e.mailbox.slots[e.pool.kept]) }, false},
+		{"slow", "100 packets not finished", func(_ *Device, e *Engine) { stall(e.mailbox, e.pool.kept) }, true},
+		{"hung", "100 packets not finished", func(_ *Device, e *Engine) { stall(e.mailbox, e.pool.kept) }, false},
 		{"faulted", "ILLEGAL_ADDRESS", func(d *Device, _ *Engine) { // an illegal table address
 			d.tables.patcher.add(patch{At: d.pointers.IPv4, Word: 0xdead << 48, Count: 1, Bytes: 8})
 			d.tables.patcher.drain()
@@ -134,7 +135,7 @@ func TestGPUFaults(t *testing.T) {
 				}
 			}
 			if fault.back {
-				unstall(&e.mailbox.slots[e.pool.kept], bad)
+				unstall(e.mailbox, e.pool.kept, bad)
 				for start := time.Now(); e.Name() != "gpu" && time.Since(start) < 5*time.Second; time.Sleep(10 * time.Millisecond) {
 					write(good)
 					submit(good)

@@ -58,7 +58,7 @@ func securedOnGPU(t *testing.T, net *testutil.Network, g *gateway.Gateway) secur
 
 // openSecured returns a worker on a GPU that is opened with some options.
 func openSecured(t *testing.T, net *testutil.Network, g *gateway.Gateway, o Options) secured {
-	o.Timeout, o.Shadow, o.slots = 10*time.Second, 1, shortSlots()
+	o.Timeout, o.Shadow, o.blocks = 10*time.Second, 1, shortBlocks()
 	d := gatewaysOnGPU(t, net, o, g).All[0]
 	t.Cleanup(func() {
 		if err := d.Err(); err != nil {
@@ -70,7 +70,7 @@ func openSecured(t *testing.T, net *testutil.Network, g *gateway.Gateway, o Opti
 		of   cuda.FunctionAttribute
 	}{{"registers", cuda.FunctionRegisters}, {"bytes of local memory", cuda.FunctionLocal}} {
 		n := got(d.kernel.code.Attribute(a.of))(t)
-		t.Logf("the gateway kernel has %d %s; slots: %d, staging buffers of %d words", n, a.name, d.kernel.pool.slots, d.ipsecTables.staging)
+		t.Logf("the gateway kernel has %d %s; slots: %d, staging buffers of %d words", n, a.name, d.kernel.pool.blocks, d.ipsecTables.staging)
 	}
 	return workerOnGPU(t, d, net, g, securedFrames, 1, securedChunk)
 }
@@ -171,7 +171,7 @@ func newSites(t *testing.T, net *testutil.Network) (sites [2]*site) {
 	for i := range sites {
 		sites[i] = &site{gateway: &gateway.Gateway{}}
 	}
-	o := Options{Timeout: time.Second, slots: 16} // blocks of two kernels
+	o := Options{Timeout: time.Second, blocks: 16} // blocks of two kernels
 	devices := gatewaysOnGPU(t, net, o, sites[0].gateway, sites[1].gateway)
 	for i, s := range sites {
 		s.worker = workerOnGPU(t, devices.All[i], net, s.gateway, rekeyChunk*rekeyChunks, rekeyChunks, rekeyChunk)
@@ -351,8 +351,8 @@ func recoversFromTimeout(t *testing.T, classify bool, lost int) {
 	if n := sendAll(t, w, s, used); n != 256 || w.engine.Name() != "gpu" {
 		t.Fatalf("%d packets sent by the %s", n, w.engine.Name())
 	}
-	slot := &w.engine.mailbox.slots[w.engine.pool.kept]
-	stall(slot)
+	m, block := w.engine.mailbox, w.engine.pool.kept
+	stall(m, block)
 	if n := sendAll(t, w, s, used); n != 0 {
 		t.Errorf("%d packets forwarded after a GPU timeout", n)
 	}
@@ -364,7 +364,7 @@ func recoversFromTimeout(t *testing.T, classify bool, lost int) {
 	for i := range c.In {
 		c.In[i] = batch.Frame{Addr: uint32(i)*umem.FrameSize + umem.DataOffset, Len: 100}
 	}
-	unstall(slot, c)
+	unstall(m, block, c)
 	for start := time.Now(); w.engine.Name() != "gpu" && time.Since(start) < 5*time.Second; time.Sleep(10 * time.Millisecond) {
 		if n := sendAll(t, w, s, used); n != 256 {
 			t.Fatalf("%d packets sent", n)

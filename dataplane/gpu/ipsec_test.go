@@ -91,12 +91,14 @@ func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, stag
 			copy(s.saReports(), sh.reports[:len(in)])
 		}
 	})
+	sh.released = e.mailbox.released
 	return secured{sh.umem, e, func() {}}, sh
 }
 
 // process processes a tile of a slot, with flags of the tile header.
 func (s *shim) process(tile *slot, n, flags int) {
 	copy(s.slot, bytesOf(tile.descriptors))
+	copy(s.slot[1<<15+releasedAt:], bytesOf(s.released))
 	s.submit(n | tile.each<<tileBatchShift | flags)
 }
 

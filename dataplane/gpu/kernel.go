@@ -11,10 +11,10 @@ import (
 
 // params is the first parameter of the kernels: struct mailbox of mailbox.h.
 type params struct {
-	Slots                                                                                cuda.DevicePtr
-	SlotBytes, Results, Descriptors, Jobs, Headers, ShortHeaders, Completions, SlotCount uint32
-	Workers, Control, Awake                                                              cuda.DevicePtr
-	Tables                                                                               tablePointers
+	Slots                                                                                 cuda.DevicePtr
+	SlotBytes, Results, Descriptors, Jobs, Headers, ShortHeaders, Completions, BlockCount uint32
+	Workers, Control, Awake                                                               cuda.DevicePtr
+	Tables                                                                                tablePointers
 }
 
 // workerMemory is struct worker_memory of mailbox.h.
@@ -28,7 +28,7 @@ type workerMemory struct {
 const (
 	threads        = 512
 	forwardScratch = 4608
-	gatewayThreads = 256
+	gatewayThreads = 320
 	gatewayScratch = 4096
 	sharedHeader   = 16
 	aesBytes       = 73728
@@ -59,7 +59,7 @@ type kernel struct {
 	d       *Device
 	state   kernelState
 	mailbox *mailbox
-	pool    *slotPool
+	pool    *blockPool
 	lender  *lender // nil: the host takes all sequence numbers
 	code    *cuda.Function
 	launch  *cuda.Launch
@@ -79,17 +79,21 @@ type kernelParams struct {
 	IPsec   ipsecTablesParams
 }
 
-// newKernel prepares the launch of a kernel with a block of a number of warps for each slot. The context must
+// newKernel prepares the launch of a kernel with a number of blocks, of a number of warps each. The context must
 // be current.
-func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (*kernel, error) {
-	k := &kernel{d: d, code: f, pool: newSlotPool(slots), state: kernelState{wanted: make(chan struct{}, 1)}}
+func (d *Device) newKernel(f *cuda.Function, blocks, warps int, dynamic uint32) (*kernel, error) {
+	k := &kernel{d: d, code: f, pool: newBlockPool(blocks), state: kernelState{wanted: make(chan struct{}, 1)}}
 	k.state.parked.Store(true)
 	var err error
-	if k.mailbox, err = newMailbox(slots, warps); err != nil {
+	depth := 1
+	if d.ipsecTables != nil {
+		depth = gatewayDepth
+	}
+	if k.mailbox, err = newMailbox(blocks, depth, warps); err != nil {
 		return nil, err
 	}
 	d.closers = append(d.closers, k.mailbox.Close)
-	if d.ipsecTables != nil && !d.options.HostNumbers && slots >= minLendSlots {
+	if d.ipsecTables != nil && !d.options.HostNumbers && blocks >= minLendBlocks {
 		k.lender = newLender(&d.state, k.mailbox, k.pool, d.options)
 		k.lender.chunks, k.lender.drained, d.ipsecTables.lender = d.ipsecTables.policies.counters, d.ipsecTables.policies.after, k.lender
 	}
@@ -109,7 +113,7 @@ func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (
 	m := k.mailbox
 	p := params{
 		Slots: host.Ptr().Add(slotsAt), SlotBytes: uint32(m.slotBytes), Results: doneBytes, Descriptors: uint32(m.descriptorsAt), Jobs: uint32(m.jobsAt),
-		Headers: uint32(m.headersAt), ShortHeaders: uint32(m.shortHeadersAt), Completions: uint32(m.completionsAt), SlotCount: uint32(slots),
+		Headers: uint32(m.headersAt), ShortHeaders: uint32(m.shortHeadersAt), Completions: uint32(m.completionsAt), BlockCount: uint32(blocks),
 		Workers: k.workers.Ptr(), Control: host.Ptr(), Awake: k.awake.Ptr(), Tables: d.pointers,
 	}
 	if d.ipsecTables != nil {
@@ -120,7 +124,7 @@ func (d *Device) newKernel(f *cuda.Function, slots, warps int, dynamic uint32) (
 	if err != nil {
 		return nil, err
 	}
-	k.launch.Grid, k.launch.Block, k.launch.Shared = cuda.Dim{X: uint32(slots + 1)}, cuda.Dim{X: uint32(32 * warps)}, dynamic
+	k.launch.Grid, k.launch.Block, k.launch.Shared = cuda.Dim{X: uint32(blocks + 1)}, cuda.Dim{X: uint32(32 * warps)}, dynamic
 	return k, nil
 }
 
@@ -133,7 +137,7 @@ func (k *kernel) addWorker(number int, umem []byte) error {
 	return k.workers.Write(number*workerMemoryBytes, bytesOf([]uint64{uint64(frames.Ptr()), uint64(len(umem))}))
 }
 
-// wake launches the kernel and opens its slots, unless it runs or the device failed. With too little memory
+// wake launches the kernel and opens its blocks, unless it runs or the device failed. With too little memory
 // for the tables it stays parked, and returns an error although the device is usable.
 func (k *kernel) wake() error {
 	k.mu.Lock()
@@ -144,7 +148,7 @@ func (k *kernel) wake() error {
 	if err := k.restore(); err != nil {
 		return err
 	}
-	awake := min(k.pool.slots, minAwakeBlocks)
+	awake := min(k.pool.blocks, minAwakeBlocks)
 	k.mailbox.prepare(awake)
 	if err := k.d.ctx.Do(func() error {
 		if err := k.stream.Fill32(k.awake.Ptr(), uint32(awake), 1); err != nil {

@@ -272,7 +272,7 @@ func TestBlocksOfTakenSlotsStayAwake(t *testing.T) {
 	})
 	var room [maxTiles]uint16
 	for i := range 300_000 {
-		slots := p.take(room[:0], slotRequest{n: 1 + i%5})
+		slots := p.take(room[:0], blockRequest{n: 1 + i%5})
 		last := slots[len(slots)-1]
 		m.wakeBlocks(uint32(last) + 1)
 		for start := time.Now(); atomic.LoadUint32(m.control) <= uint32(last); {
@@ -313,7 +313,7 @@ func TestControllerLooksAtLateEngines(t *testing.T) {
 	if _, err := d.NewEngine(mem, 8, maxChunk, cpu.New(base, mem, make([]bool, 16))); err != nil {
 		t.Fatal(err)
 	}
-	d.kernel.mailbox.wakeBlocks(uint32(d.kernel.pool.slots))
+	d.kernel.mailbox.wakeBlocks(uint32(d.kernel.pool.blocks))
 	for start := time.Now(); d.State().Awake > minAwakeBlocks+spareBlocks; time.Sleep(time.Millisecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatalf("%d blocks stay awake", d.State().Awake)

@@ -55,7 +55,7 @@ func TestReservedSlotsByLane(t *testing.T) {
 		{2, []int{50, 50}, [4]int{0, 1, 1, 1}},
 		{1, []int{50, 50}, [4]int{}},
 	} {
-		if got := newSlotPool(c.slots).reserved(c.shares); got != c.want {
+		if got := newBlockPool(c.slots).reserved(c.shares); got != c.want {
 			t.Errorf("%d slots, shares %v: %v, want %v", c.slots, c.shares, got, c.want)
 		}
 	}

@@ -95,6 +95,8 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("DESC_LINE_LANES", cacheLineWords, "64-bit words of a descriptor cache line, one per lane")
 	h.Define("DESC_LINE_FRAMES", cacheLineFrames)
 	h.Define("BATCH_FRAMES", batchFrames, "of a warp batch")
+	h.Define("RELEASED_TICKETS", releasedAt, "offset in the mailbox")
+	h.Define("GATEWAY_DEPTH", gatewayDepth, "slots of a gateway's block")
 	h.Define("FIRST_TILE", firstTileAt, "offset in a slot")
 	h.Define("TILE_PACKETS", tilePackets, "fields of a tile header: the packets are its remainder by this number,")
 	h.Define("TILE_BATCH_SHIFT", tileBatchShift, "packets of each batch but the last,")
@@ -110,7 +112,6 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("EXPECT_SA", expectFlag, "all packets are expected to be of one SA (expect.h)")
 	h.Define("SEQ", seqFlag, "sequence numbers (seq_assign.h), in one of these combinations:")
 	h.Define("ASSIGN_SEQS", assignSeqsFlags, "the device assigns sequence numbers to packets, and seals them")
-	h.Define("RELEASE_LOCK", releaseLockFlags, "the device releases the lock that the host holds behind the chunk")
 	h.Define("SEQ_REQUESTS", seqRequestFlags, "no other of these flags: requests of the host about sequence numbers")
 	h.Define("STOP", stop, "control word: the kernel ends")
 	h.Define("INLINE_BATCHES", inlineBatches, "batches of a slot with room for inlined headers")
@@ -127,7 +128,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("GATEWAY_SCRATCH", gatewayScratch)
 	h.Define("AES_BYTES", aesBytes, "and of a gateway's block")
 	h.Struct("worker_memory", workerMemory{}, "umem", "bytes")
-	h.Struct("mailbox", params{}, "slots", "slot_bytes", "results", "descriptors", "jobs", "headers", "short_headers", "completions", "slot_count",
+	h.Struct("mailbox", params{}, "slots", "slot_bytes", "results", "descriptors", "jobs", "headers", "short_headers", "completions", "block_count",
 		"workers", "control", "awake", "tables")
 }
 

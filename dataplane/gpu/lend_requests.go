@@ -64,6 +64,7 @@ func (l *lender) ask(all []request, answers []uint64) (_ []uint64, ok bool) {
 		}
 		now := all[:min(len(all), l.batches*batchFrames)]
 		all = all[len(now):]
+		l.slot = &l.mailbox.slots[l.mailbox.nextSlot(0)]
 		l.frames = l.frames[:0]
 		to := l.slot.requests()
 		for i, r := range now {

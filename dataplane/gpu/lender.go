@@ -12,13 +12,14 @@ import (
 )
 
 // lender lends sequence numbers of outbound SAs to a device, which then seals packets of many SAs in one pass
-// (kernel/seq_assign.h). It changes the device's numbers by requests in a slot of its own, which wait for no chunk. Requests
+// (kernel/seq_assign.h). It changes the device's numbers by requests in a block of its own, which wait for no chunk. Requests
 // are rare: for new SAs, for packets to which the host assigns numbers, and when an SA ends.
 //
 // If the device does not answer, the host continues after all lent numbers.
 type lender struct {
 	state   *deviceState
-	slot    *slot
+	mailbox *mailbox
+	slot    *slot                // of the last requests
 	batches int                  // of a tile
 	limit   time.Duration        // for a request; then its SAs continue without the device
 	fakeGPU func(s *slot, n int) // answers n requests in place of a GPU (tests); nil with one
@@ -68,7 +69,7 @@ type lentSA struct {
 }
 
 const (
-	minLendSlots = 8 // of a device that lends
+	minLendBlocks = 8 // of a device that lends
 
 	// lentSeqs is how many numbers are lent at once, and added when few are left. With a device, the rest of a loan and of one addition
 	// is lost.
@@ -78,11 +79,11 @@ const (
 	maxLendPause = time.Minute
 )
 
-// newLender returns the lender of a device, with the first slot of a pool that is not open yet.
-func newLender(state *deviceState, m *mailbox, p *slotPool, o Options) *lender {
+// newLender returns the lender of a device, with the first block of a pool that is not open yet.
+func newLender(state *deviceState, m *mailbox, p *blockPool, o Options) *lender {
 	p.keep(1)
 	return &lender{
-		state: state, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, sas: map[*ipsec.SA]*lentSA{},
+		state: state, mailbox: m, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, sas: map[*ipsec.SA]*lentSA{},
 		keyUsers: map[uint32][]chunkCounter{}, tunnelUsers: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, drained: func([]chunkCounter) bool { return true },
 	}
 }

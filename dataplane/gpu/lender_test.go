@@ -29,7 +29,7 @@ type lenderRig struct {
 func newLenderRig(t *testing.T, sas int) *lenderRig {
 	t.Helper()
 	mailbox, pool := newTestMailbox(t, 2, maxChunk)
-	pool.take(nil, slotRequest{n: 1})
+	pool.take(nil, blockRequest{n: 1})
 	r := &lenderRig{
 		T: t, l: newLender(&deviceState{}, mailbox, pool, Options{}), next: make([]atomic.Uint64, sas), last: make([]atomic.Uint64, sas),
 		tunnels: make([]atomic.Uint64, sas), used: make([]sync.Map, sas), late: make(chan func(), 1),

@@ -18,11 +18,14 @@ const (
 	batchFrames     = 28 // maximum packets of a warp batch
 	batchBytes      = 256
 
-	maxBatches  = 16      // of a tile
-	firstTileAt = 64      // byte of a slot, behind the done words
-	doneBytes   = 256     // bytes of a slot in front of the results
-	slotsAt     = 1 << 12 // byte of the mailbox: the slots, behind the control word
-	frameBytes  = 8
+	gatewayDepth = 2       // slots of a gateway's block
+	noTicket     = tickets // a ticket that no batch has
+	maxBatches   = 16      // of a tile
+	firstTileAt  = 64      // byte of a slot, behind the done words
+	doneBytes    = 256     // bytes of a slot in front of the results
+	releasedAt   = 1 << 11 // byte of the mailbox: tickets at which the host has released ticket locks, by worker
+	slotsAt      = 1 << 12 // byte of the mailbox: the slots, behind the control word and these
+	frameBytes   = 8
 
 	inlineBatches    = 3  // batches that can have inlined headers
 	headerWords      = 8  // a cache line
@@ -54,16 +57,18 @@ const (
 
 // Flags of tiles about sequence numbers (kernel/seq_assign.h): seqFlag means something else with each.
 const (
-	assignSeqsFlags  = seqFlag | classifyFlag // the device assigns sequence numbers to packets, and seals them
-	releaseLockFlags = seqFlag | hasJobsFlag  // of the last pass: the device releases the lock that the host holds
-	seqRequestFlags  = seqFlag                // alone: requests of the lender
+	assignSeqsFlags = seqFlag | classifyFlag // the device assigns sequence numbers to packets, and seals them
+	seqRequestFlags = seqFlag                // alone: requests of the lender
 )
 
 // mailbox is host memory through which workers and the blocks of a GPU exchange tiles.
 type mailbox struct {
 	*hostmem.Memory
-	control        *uint32 // awake blocks, or stop
-	slots          []slot
+	control        *uint32  // awake blocks, or stop
+	released       []uint32 // by worker: the last ticket at which the host has released the ticket lock (kernel/ticket_lock.h)
+	slots          []slot   // by block
+	blocks         []tileQueue
+	depth          int // slots of a block, 1 or 2
 	batches        int // maximum of a tile
 	slotBytes      int
 	descriptorsAt  int
@@ -73,13 +78,22 @@ type mailbox struct {
 	completionsAt  int
 }
 
-// slot holds one tile in flight. A worker owns it from slotPool.take to put. The worker reads the results
+// tileQueue is the tiles of a block, which serves its slots in turn. Its owner is the worker that has taken the block from the pool. It has
+// a cache line of its own.
+type tileQueue struct {
+	last uint32 // number of the last tile
+	used int    // slots that the owner uses or has reserved
+	_    [48]byte
+}
+
+// slot holds one tile in flight. Its block's owner uses it. The worker reads the results
 // of a batch when done has the number of the tile, and a completion when it has the tag.
 type slot struct {
-	number       uint32 // of the last tile
-	batches      int    // of the last tile
-	each         int    // packets of its batches but the last
-	inlined      int    // inlined headers: all packets or 0
+	queue        *tileQueue // of its block
+	number       uint32     // of the last tile
+	batches      int        // of the last tile
+	each         int        // packets of its batches but the last
+	inlined      int        // inlined headers: all packets or 0
 	done         []uint32
 	first        *uint32
 	results      []batch.Result
@@ -103,15 +117,16 @@ type (
 	completion  [completionWords]uint64
 )
 
-// newMailbox maps a mailbox for tiles of up to a number of warp batches.
-func newMailbox(slots, batches int) (*mailbox, error) {
+// newMailbox maps a mailbox for blocks with a number of slots each, for tiles of up to a number of warp batches.
+func newMailbox(blocks, depth, batches int) (*mailbox, error) {
 	if batches > maxBatches {
 		return nil, fmt.Errorf("mailbox: tiles of %d warp batches: the maximum is %d", batches, maxBatches)
 	}
 	packets := batches * batchFrames
 	results := roundUp(packets*frameBytes, batchBytes)
 	descWords := min(batches, inlineBatches) * batchBytes / 8
-	m := &mailbox{batches: batches, descriptorsAt: doneBytes + results}
+	slots := blocks * depth
+	m := &mailbox{blocks: make([]tileQueue, blocks), depth: depth, batches: batches, descriptorsAt: doneBytes + results}
 	m.jobsAt = m.descriptorsAt + batches*batchBytes
 	m.headersAt = m.jobsAt + roundUp(packets*jobBytes, batchBytes)
 	m.shortHeadersAt = m.headersAt + 8*headerWords*descWords
@@ -122,9 +137,11 @@ func newMailbox(slots, batches int) (*mailbox, error) {
 		return nil, fmt.Errorf("mailbox of %d tiles: %w", slots, err)
 	}
 	m.control = (*uint32)(unsafe.Pointer(&m.Bytes[0]))
+	m.released = unsafe.Slice((*uint32)(unsafe.Pointer(&m.Bytes[releasedAt])), maxWorkers)
 	for i := range slots {
 		b := m.Bytes[slotsAt+i*m.slotBytes:][:m.slotBytes]
 		m.slots = append(m.slots, slot{
+			queue:        &m.blocks[i/depth],
 			done:         unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), maxBatches),
 			first:        (*uint32)(unsafe.Pointer(&b[firstTileAt])),
 			results:      unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), packets),
@@ -143,8 +160,11 @@ func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 // prepare readies the mailbox for a launch of the kernel with a number of awake blocks. All slots are free.
 func (m *mailbox) prepare(awake int) {
-	for i := range m.slots {
-		atomic.StoreUint32(m.slots[i].first, m.slots[i].number+1)
+	for i := range m.blocks {
+		atomic.StoreUint32(m.slots[i*m.depth].first, m.blocks[i].last+1)
+	}
+	for i := range m.released {
+		atomic.StoreUint32(&m.released[i], noTicket)
 	}
 	atomic.StoreUint32(m.control, uint32(awake))
 }
@@ -162,7 +182,7 @@ func (m *mailbox) wakeBlocks(n uint32) {
 // sleepBlocks lowers the number of awake blocks to n, or to the slots in use if they are more. A worker
 // takes a slot and then looks at the number, this function stores the number and then looks at the slots:
 // one of them sees the other.
-func (m *mailbox) sleepBlocks(n uint32, p *slotPool) {
+func (m *mailbox) sleepBlocks(n uint32, p *blockPool) {
 	if v := atomic.LoadUint32(m.control); v != stop && n < v && atomic.CompareAndSwapUint32(m.control, v, n) {
 		m.wakeBlocks(uint32(p.highest()))
 	}
@@ -223,9 +243,30 @@ func (s *slot) publish(header uint32) {
 	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.number)|uint64(header)<<32)
 }
 
-// begin begins the next tile.
+// reserve reserves a slot of a block that is free, and returns it.
+func (m *mailbox) reserve(block uint16) (slot uint16) {
+	m.blocks[block].used++
+	return block * uint16(m.depth)
+}
+
+// nextSlot returns the slot of a block's next tile, by any slot of the block.
+func (m *mailbox) nextSlot(i uint16) uint16 {
+	b := int(i) / m.depth
+	return uint16(b*m.depth + int(m.blocks[b].last+1)%m.depth)
+}
+
+// blockOf returns the block of a slot.
+func (m *mailbox) blockOf(slot uint16) int { return int(slot) / m.depth }
+
+// releaseLock releases the ticket lock of a worker, which the host holds, at a ticket (kernel/ticket_lock.h).
+func (m *mailbox) releaseLock(worker, ticket uint32) {
+	atomic.StoreUint32(&m.released[worker], ticket%tickets)
+}
+
+// begin begins the next tile of the slot's block.
 func (s *slot) begin() {
-	s.number++
+	s.queue.last++
+	s.number = s.queue.last
 	s.finishedBatches, s.packet, s.completed = 0, 0, 0
 }
 

@@ -14,11 +14,11 @@ type NullDevice struct{ *Engine }
 // NewNullDevice returns such an engine. device replaces the GPU: it fills in the results of packets, by
 // their frames and jobs.
 func NewNullDevice(worker *cpu.Engine, umem []byte, chunks, size int, device func(in []batch.Frame, jobs []esp.Job, results []batch.Result)) (*NullDevice, error) {
-	mailbox, err := newMailbox(maxTiles, gatewayThreads/32)
+	mailbox, err := newMailbox(maxTiles, 1, gatewayThreads/32)
 	if err != nil {
 		return nil, err
 	}
-	pool := newSlotPool(len(mailbox.slots))
+	pool := newBlockPool(len(mailbox.blocks))
 	pool.open()
 	e := newEngine(worker, &deviceState{}, &kernelState{}, mailbox, pool, umem, Options{}.withDefaults())
 	e.ipsec = newIPsecPath(chunks, size, ipsec.NoKeyIndex)

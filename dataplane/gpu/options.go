@@ -40,8 +40,8 @@ type Options struct {
 	// Workers is the number of expected engines; a device with room for fewer is not opened. 0: unknown.
 	Workers int
 
-	// Shares are the percentages of a GPU's slots that each lane is served by first: chunks of later lanes
-	// leave them free. Without any, all lanes use all slots.
+	// Shares are the percentages of a GPU's blocks that each lane is served by first: chunks of later lanes
+	// leave them free. Without any, all lanes use all blocks.
 	Shares []int
 
 	// Park is how long the kernel runs without need before it parks: it ends, and the GPU is free for other
@@ -64,7 +64,7 @@ type Options struct {
 	// of ESP packets with their keys (while most slots are free: without them), for measurements; see tiling.
 	PlainTile, SecuredBatch int
 
-	slots int // of the kernel at most, for tests; 0: maxSlots
+	blocks int // of the kernel at most, for tests; 0: maxBlocks
 }
 
 // withDefaults returns the options with defaults for zero values.

@@ -71,7 +71,7 @@ func (e *Engine) Quiesced() bool {
 		}
 	}
 	for i := range e.lost {
-		e.pool.put(e.lost[i : i+1])
+		e.release(e.lost[i : i+1])
 	}
 	e.lost = e.lost[:0]
 	e.lostNow.Store(0)
@@ -83,14 +83,14 @@ func (e *Engine) abandonTiles(f *flight) {
 	switch f.pass {
 	case waiting:
 		e.lanes[f.chunk.Lane].inFirstPass--
-		e.pool.put(f.slots[:f.tiles])
+		e.release(f.slots[:f.tiles])
 		return
 	case firstPass:
 		e.lanes[f.chunk.Lane].inFirstPass--
 		if f.assignsSeqs() {
 			e.seqAssign.joinsAbandoned, e.seqAssign.lockBroken = true, e.seqAssign.lockBroken || e.seqAssign.joining
 		}
-		e.pool.put(f.slots[:f.finished])
+		e.release(f.slots[:f.finished])
 	}
 	e.lost = append(e.lost, f.slots[f.finished:f.tiles]...)
 	e.lostNow.Add(1)
@@ -103,7 +103,7 @@ func (e *Engine) abandon() {
 		if f := &e.inFlight[i]; f.placement == ExecutedOnGPU && !e.collect(f) {
 			e.abandonTiles(f) // before ended: see chunksOnGPU
 			e.onGPU.Add(-1)
-			e.lanes[f.chunk.Lane].end(f.needed)
+			e.lanes[f.chunk.Lane].end(f)
 			e.ended[f.chunk.Lane].Add(1)
 			e.observeLost(f)
 			e.setReceiving(f, false)

@@ -127,7 +127,7 @@ func (e *Engine) postUnread(f *flight) {
 	e.setReceiving(f, f.passFlags&findSAsFlag != 0)
 	for k := range f.tiles {
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
-		e.mailbox.slots[f.slots[k]].post(in, e.tiling.each(len(in)), e.number, nil, f.passFlags)
+		e.nextSlot(f, k).post(in, e.tiling.each(len(in)), e.number, nil, f.passFlags)
 	}
 	if e.fakeGPU != nil {
 		e.fakeGPU(f)
@@ -212,7 +212,7 @@ func (e *Engine) endFirstPass(f *flight) {
 	switch {
 	case hostPackets == 0:
 		f.pass = doneInFirst
-		e.pool.put(f.slots[:f.tiles])
+		e.release(f.slots[:f.tiles])
 	case first:
 		f.pass = lastPass
 		e.esp.Rest(c.In[:c.N], c.Out[:c.N], f.jobs, e.ipsec.keys)

@@ -112,16 +112,21 @@ func (r *passesRig) submitWith(k int, finding, classifying findMode) *flight {
 // finish finishes the current pass of a chunk: the first one with a result for each packet.
 func (r *passesRig) finish(f *flight, first batch.Result) {
 	for k := range f.tiles {
-		s := &r.e.mailbox.slots[f.slots[k]]
-		for i := f.tileStart(k); i < f.tileStart(k+1); i++ {
-			in, result := f.chunk.In[i], &s.results[i-f.tileStart(k)]
-			if *result = first; f.pass == lastPass {
-				r.e.checker.icvEnd(in, &f.jobs[i])[0]++
-				*result = batch.ForwardTo(1, in.Addr, in.Len)
-			}
-		}
-		s.report()
+		r.finishTile(f, k, first)
 	}
+}
+
+// finishTile is finish for tile k. Packets that the first pass has finished have no job.
+func (r *passesRig) finishTile(f *flight, k int, first batch.Result) {
+	s := &r.e.mailbox.slots[f.slots[k]]
+	for i := f.tileStart(k); i < f.tileStart(k+1); i++ {
+		in, result := f.chunk.In[i], &s.results[i-f.tileStart(k)]
+		if *result = first; f.pass == lastPass && f.jobs[i].Kind != esp.Decided {
+			r.e.checker.icvEnd(in, &f.jobs[i])[0]++
+			*result = batch.ForwardTo(1, in.Addr, in.Len)
+		}
+	}
+	s.report()
 }
 
 var forHost = batch.Result{Verdict: resultHost}

@@ -7,18 +7,18 @@ import (
 	"github.com/warproute/warproute/batch"
 )
 
-// maxSlots is the maximum of slots of a device.
-const maxSlots = 256
+// maxBlocks is the maximum of blocks of a device.
+const maxBlocks = 256
 
-// slotPool is the free slots of a device. Its workers take and return slots without locks: each begins
-// with another word. Slot i is bit i/len(words) of word i%len(words): workers take the lowest bits, so
-// the blocks of high slots can rest. Saturated workers begin at different bits, so that the memory of a slot
-// stays in the cache of one core.
-type slotPool struct {
+// blockPool is the free blocks of a device. Its workers take and return blocks without locks: each begins
+// with another word. Block i is bit i/len(words) of word i%len(words): workers take the lowest bits, so
+// high blocks can rest. Saturated workers begin at different bits, so that the memory of a block's
+// slots stays in the cache of one core.
+type blockPool struct {
 	workers atomic.Int32 // engines of the device
 	words   []poolWord
-	slots   int
-	kept    int // slots from 0 on that are nobody's; see keep
+	blocks  int
+	kept    int // blocks from 0 on that are nobody's; see keep
 }
 
 type poolWord struct {
@@ -26,49 +26,49 @@ type poolWord struct {
 	_    [56]byte // a cache line each
 }
 
-// newSlotPool returns a pool without free slots.
-func newSlotPool(slots int) *slotPool {
-	return &slotPool{words: make([]poolWord, (slots+63)/64), slots: slots}
+// newBlockPool returns a pool without free blocks.
+func newBlockPool(blocks int) *blockPool {
+	return &blockPool{words: make([]poolWord, (blocks+63)/64), blocks: blocks}
 }
 
-// open makes all slots free. None is in use.
-func (p *slotPool) open() {
-	for i := p.kept; i < p.slots; i++ {
+// open makes all blocks free. None is in use.
+func (p *blockPool) open() {
+	for i := p.kept; i < p.blocks; i++ {
 		p.words[i%len(p.words)].free.Or(1 << (i / len(p.words)))
 	}
 }
 
-// takeAll takes all free slots, as bits by word, and reports whether taken has all slots of the pool.
-func (p *slotPool) takeAll(taken []uint64) bool {
+// takeAll takes all free blocks, as bits by word, and reports whether taken has all blocks of the pool.
+func (p *blockPool) takeAll(taken []uint64) bool {
 	n := 0
 	for i := range p.words {
 		taken[i] |= p.words[i].free.Swap(0)
 		n += bits.OnesCount64(taken[i])
 	}
-	return n == p.slots-p.kept
+	return n == p.blocks-p.kept
 }
 
-// keep keeps the first n slots from workers. No slot is free yet.
-func (p *slotPool) keep(n int) { p.kept = n }
+// keep keeps the first n blocks from workers. No block is free yet.
+func (p *blockPool) keep(n int) { p.kept = n }
 
-// giveBack returns slots of takeAll.
-func (p *slotPool) giveBack(taken []uint64) {
+// giveBack returns blocks of takeAll.
+func (p *blockPool) giveBack(taken []uint64) {
 	for i := range p.words {
 		p.words[i].free.Or(taken[i])
 	}
 }
 
-// slotRequest is which slots a worker takes: up to n.
-type slotRequest struct {
+// blockRequest is which blocks a worker takes: up to n.
+type blockRequest struct {
 	home     int // word to begin with
 	from     int // bit to begin with in each word; those before it are taken last
 	n        int
 	reserved int // the first bits of each word, which it leaves free
 }
 
-// take adds free slots to taken and returns it. It takes as many from each word, so that the slots of one worker are
+// take adds free blocks to taken and returns it. It takes as many from each word, so that the blocks of one worker are
 // the lowest, and what is missing from any.
-func (p *slotPool) take(taken []uint16, r slotRequest) []uint16 {
+func (p *blockPool) take(taken []uint16, r blockRequest) []uint16 {
 	all := len(taken) + r.n
 	for i := range p.words {
 		left := all - len(taken)
@@ -86,8 +86,8 @@ func (p *slotPool) take(taken []uint16, r slotRequest) []uint16 {
 	return taken
 }
 
-// takeFrom takes free slots of a word.
-func (p *slotPool) takeFrom(word int, taken []uint16, r slotRequest) []uint16 {
+// takeFrom takes free blocks of a word.
+func (p *blockPool) takeFrom(word int, taken []uint16, r blockRequest) []uint16 {
 	free := &p.words[word].free
 	for {
 		old := free.Load()
@@ -107,10 +107,10 @@ func (p *slotPool) takeFrom(word int, taken []uint16, r slotRequest) []uint16 {
 	}
 }
 
-// share returns the bit of each word from which on the slots of a saturated worker are, by its number, behind reserved ones.
-func (p *slotPool) share(worker uint32, reserved int) int {
+// share returns the bit of each word from which on the blocks of a saturated worker are, by its number, behind reserved ones.
+func (p *blockPool) share(worker uint32, reserved int) int {
 	workers := uint32(max(1, p.workers.Load()))
-	return reserved + int(worker%workers)*(p.slots/len(p.words)-reserved)/int(workers)
+	return reserved + int(worker%workers)*(p.blocks/len(p.words)-reserved)/int(workers)
 }
 
 // lowest returns the n lowest set bits.
@@ -122,10 +122,10 @@ func lowest(set uint64, n int) uint64 {
 	return set &^ rest
 }
 
-// reserved returns, by lane, the number of slots of each word that its chunks leave free: those of the
+// reserved returns, by lane, the number of blocks of each word that its chunks leave free: those of the
 // lanes before it. shares are percentages.
-func (p *slotPool) reserved(shares []int) (bits [batch.MaxLanes]int) {
-	perWord, before := p.slots/len(p.words), 0
+func (p *blockPool) reserved(shares []int) (bits [batch.MaxLanes]int) {
+	perWord, before := p.blocks/len(p.words), 0
 	for i := range bits {
 		if bits[i] = min((perWord*before+99)/100, perWord-1); i < len(shares) {
 			before += shares[i]
@@ -134,30 +134,30 @@ func (p *slotPool) reserved(shares []int) (bits [batch.MaxLanes]int) {
 	return bits
 }
 
-// put returns slots.
-func (p *slotPool) put(slots []uint16) {
+// put returns blocks.
+func (p *blockPool) put(blocks []uint16) {
 	words := uint16(len(p.words))
-	for len(slots) > 0 { // as they were taken: by words
-		w, set := slots[0]%words, uint64(0)
-		for len(slots) > 0 && slots[0]%words == w {
-			set |= 1 << (slots[0] / words)
-			slots = slots[1:]
+	for len(blocks) > 0 { // as they were taken: by words
+		w, set := blocks[0]%words, uint64(0)
+		for len(blocks) > 0 && blocks[0]%words == w {
+			set |= 1 << (blocks[0] / words)
+			blocks = blocks[1:]
 		}
 		p.words[w].free.Or(set)
 	}
 }
 
-// free returns the number of free slots, without the first reserved ones of each word.
-func (p *slotPool) free(reserved int) (n int) {
+// free returns the number of free blocks, without the first reserved ones of each word.
+func (p *blockPool) free(reserved int) (n int) {
 	for i := range p.words {
 		n += bits.OnesCount64(p.words[i].free.Load() >> reserved)
 	}
 	return n
 }
 
-// highest returns one more than the highest slot in use, 0 if all are free.
-func (p *slotPool) highest() (n int) {
-	for i := p.slots - 1; i >= 0; i-- {
+// highest returns one more than the highest block in use, 0 if all are free.
+func (p *blockPool) highest() (n int) {
+	for i := p.blocks - 1; i >= 0; i-- {
 		if p.words[i%len(p.words)].free.Load()>>(i/len(p.words))&1 == 0 {
 			return i + 1
 		}

@@ -11,7 +11,7 @@ import (
 
 // TestSlotsAreTakenLowestFirst: so that the blocks of high slots can rest. Reserved slots are left.
 func TestSlotsAreTakenLowestFirst(t *testing.T) {
-	p := newSlotPool(130) // three words
+	p := newBlockPool(130) // three words
 	p.open()
 	if n := p.free(0); n != 130 || p.highest() != 0 {
 		t.Errorf("%d slots are free, the highest in use is %d", n, p.highest())
@@ -26,22 +26,22 @@ func TestSlotsAreTakenLowestFirst(t *testing.T) {
 		{2, 2, 4, []uint16{14, 12}},
 		{2, 1, 0, []uint16{8}},
 	} {
-		if got := p.take(nil, slotRequest{home: c.home, n: c.n, reserved: c.reserved}); !slices.Equal(got, c.want) {
+		if got := p.take(nil, blockRequest{home: c.home, n: c.n, reserved: c.reserved}); !slices.Equal(got, c.want) {
 			t.Errorf("home %d, %d slots, %d reserved: %v, want %v", c.home, c.n, c.reserved, got, c.want)
 		}
 	}
 	if p.highest() != 15 {
 		t.Errorf("the highest slot in use is %d, want 14", p.highest()-1)
 	}
-	if got := p.take(nil, slotRequest{n: 1000}); len(got) != 130-10 || p.free(0) != 0 {
+	if got := p.take(nil, blockRequest{n: 1000}); len(got) != 130-10 || p.free(0) != 0 {
 		t.Errorf("%d slots of the rest, %d are free", len(got), p.free(0))
 	}
 	p.put([]uint16{6, 129, 1})
-	if got := p.take(nil, slotRequest{n: 9}); !slices.Equal(got, []uint16{6, 129, 1}) {
+	if got := p.take(nil, blockRequest{n: 9}); !slices.Equal(got, []uint16{6, 129, 1}) {
 		t.Errorf("%v are free, want 6, 129, 1", got)
 	}
 	p.put([]uint16{3, 6, 9}) // one word has all
-	if got := p.take(nil, slotRequest{home: 1, n: 3}); !slices.Equal(got, []uint16{3, 6, 9}) {
+	if got := p.take(nil, blockRequest{home: 1, n: 3}); !slices.Equal(got, []uint16{3, 6, 9}) {
 		t.Errorf("%v are taken, want 3, 6, 9", got)
 	}
 }
@@ -49,11 +49,11 @@ func TestSlotsAreTakenLowestFirst(t *testing.T) {
 // TestSaturatedWorkersKeepTheirSlots: each begins at its share of every word, and takes others' slots last.
 func TestSaturatedWorkersKeepTheirSlots(t *testing.T) {
 	const workers, slots, each, reserved = 8, 132, 6, 9
-	p := newSlotPool(slots)
+	p := newBlockPool(slots)
 	p.open()
 	p.workers.Store(workers)
-	request := func(w, n int) slotRequest {
-		return slotRequest{home: w, from: p.share(uint32(w), reserved), n: n, reserved: reserved}
+	request := func(w, n int) blockRequest {
+		return blockRequest{home: w, from: p.share(uint32(w), reserved), n: n, reserved: reserved}
 	}
 	var first [workers][]uint16
 	for w := range workers {
@@ -85,7 +85,7 @@ func TestSaturatedWorkersKeepTheirSlots(t *testing.T) {
 // TestSlotsHaveOneOwner: while workers take and return them, and a parking kernel takes all.
 func TestSlotsHaveOneOwner(t *testing.T) {
 	const slots = 150
-	p := newSlotPool(slots)
+	p := newBlockPool(slots)
 	p.open()
 	var owners [slots]atomic.Int32
 	var workers sync.WaitGroup
@@ -93,7 +93,7 @@ func TestSlotsHaveOneOwner(t *testing.T) {
 		workers.Go(func() {
 			var room [maxTiles]uint16
 			for i := range 5000 {
-				mine := p.take(room[:0], slotRequest{home: home, n: 1 + i%maxTiles, reserved: i % 3})
+				mine := p.take(room[:0], blockRequest{home: home, n: 1 + i%maxTiles, reserved: i % 3})
 				for _, s := range mine {
 					if owners[s].Add(1) != 1 {
 						t.Errorf("slot %d has two owners", s)

@@ -10,8 +10,8 @@ import (
 type laneChunks struct {
 	// On the GPU.
 	n           int  // chunks
-	used        int  // slots that they need
-	slots       int  // that the last one needs
+	used, bytes int  // slots that they need, and bytes of their packets
+	slots, size int  // the same of the last one
 	plain       bool // few packets of the last one were encrypted or decrypted
 	inFirstPass int  // chunks of which beforeLastPass
 	receiving   int  // chunks with received ESP
@@ -19,8 +19,12 @@ type laneChunks struct {
 	deferred int // chunks that the CPU has not executed yet; see defers
 }
 
-func (l *laneChunks) begin(slots int) { l.n, l.used, l.slots = l.n+1, l.used+slots, slots }
-func (l *laneChunks) end(slots int)   { l.n, l.used = l.n-1, l.used-slots }
+func (l *laneChunks) begin(f *flight) {
+	l.n, l.used, l.bytes = l.n+1, l.used+f.needed, l.bytes+f.bytes
+	l.slots, l.size = f.needed, f.bytes
+}
+
+func (l *laneChunks) end(f *flight) { l.n, l.used, l.bytes = l.n-1, l.used-f.needed, l.bytes-f.bytes }
 
 // manyChunks is the largest number of chunks of a lane on the GPU with plain forwarding.
 const manyChunks = 8
@@ -43,9 +47,16 @@ func (e *Engine) Ready(lane uint8) bool {
 	return true
 }
 
-// full reports whether the GPU encrypts or decrypts chunks of a lane and has too few free slots for another one. A worker that
-// has its share of the slots gets more of them only while half of all are free, so that other workers find theirs.
+// full reports whether the GPU encrypts or decrypts chunks of a lane and has too few free slots for another one, which cannot queue
+// either.
 func (e *Engine) full(lane uint8) bool {
+	l := &e.lanes[lane]
+	return e.fewFree(lane) && !e.mayQueue(lane, l.slots, l.size)
+}
+
+// fewFree reports whether the GPU encrypts or decrypts chunks of a lane and has too few free blocks for another one. A worker that
+// has its share of them gets more only while half of all are free, so that other workers find theirs.
+func (e *Engine) fewFree(lane uint8) bool {
 	const spare = 2 // times the slots of a chunk: other workers may find the same ones free
 	l := &e.lanes[lane]
 	switch {
@@ -103,7 +114,7 @@ func (e *Engine) draining(lane uint8) bool {
 }
 
 // available returns the number of slots for chunks of a lane.
-func (e *Engine) available(lane uint8) int { return e.pool.slots - e.reserved[lane]*len(e.pool.words) }
+func (e *Engine) available(lane uint8) int { return e.pool.blocks - e.reserved[lane]*len(e.pool.words) }
 
 // saturated records a chunk, and reports whether the worker has more packets than it can process: it was not idle for some chunks,
 // and this one has left packets behind. Many small tiles would finish sooner, and take the worker time that it does not have.

@@ -34,7 +34,7 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 	}
 	expect("with a free slot", true)
 
-	taken := r.e.pool.take(nil, slotRequest{n: 1})
+	taken := r.e.pool.take(nil, blockRequest{n: 1})
 	expect("with the only slot in use by another worker", true)
 	r.e.pool.put(taken)
 	r.submit(1, true)
@@ -67,7 +67,7 @@ func TestSubmitWaitsForSlots(t *testing.T) {
 				f = r.submitExpected(0)
 				r.answer(f, none)
 			}
-			others := r.e.pool.take(nil, slotRequest{n: 2})
+			others := r.e.pool.take(nil, blockRequest{n: 2})
 			c.change(r.e)
 			if f := r.submit(1, false); f.placement != c.want {
 				t.Errorf("%s, last pass %v: placement %d, want %d", name, last, f.placement, c.want)
@@ -82,7 +82,7 @@ func TestSubmitWaitsForSlots(t *testing.T) {
 // TestWaitInVainIsNotRepeated: until there are slots again.
 func TestWaitInVainIsNotRepeated(t *testing.T) {
 	r := newPassesRig(t, 1, 4)
-	others := r.e.pool.take(nil, slotRequest{n: 1})
+	others := r.e.pool.take(nil, blockRequest{n: 1})
 	for k, missed := range []bool{true, true, false} {
 		if k == 2 {
 			r.e.pool.put(others)
@@ -142,11 +142,11 @@ func TestWaitsForHalfOfTheSlotsAtMost(t *testing.T) {
 	r := newPassesRig(t, 8, 2)
 	f := r.submit(0, true)
 	r.e.lanes[0].slots = 7
-	taken := r.e.pool.take(nil, slotRequest{n: 4 - f.tiles})
+	taken := r.e.pool.take(nil, blockRequest{n: 4 - f.tiles})
 	if !r.e.Ready(0) {
 		t.Errorf("not ready with %d of 8 slots", r.e.pool.free(0))
 	}
-	if taken = append(taken, r.e.pool.take(nil, slotRequest{n: 1})...); r.e.Ready(0) {
+	if taken = append(taken, r.e.pool.take(nil, blockRequest{n: 1})...); r.e.Ready(0) {
 		t.Errorf("ready with %d of 8 slots", r.e.pool.free(0))
 	}
 	r.e.kernel.parked.Store(true)
@@ -200,7 +200,7 @@ func overloaded(t *testing.T) *choice.Chooser {
 func TestWorkerWaitsForTheChunksOfTheCPU(t *testing.T) {
 	r := newPassesRig(t, 4, 2)
 	f := r.submit(0, true)
-	taken := r.e.pool.take(nil, slotRequest{n: 4})
+	taken := r.e.pool.take(nil, blockRequest{n: 4})
 	r.submit(1, true)
 	r.e.pool.put(taken)
 	if r.e.lanes[0].deferred != 1 || r.e.Ready(0) {

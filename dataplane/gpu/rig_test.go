@@ -144,9 +144,9 @@ func newRig(t *testing.T, slots int, timeout time.Duration) (*Engine, []*block, 
 }
 
 // newTestMailbox returns a mailbox for tiles of a number of packets, and its slots, which are free.
-func newTestMailbox(t *testing.T, slots, packets int) (*mailbox, *slotPool) {
+func newTestMailbox(t *testing.T, slots, packets int) (*mailbox, *blockPool) {
 	t.Helper()
-	m, pool := got(newMailbox(slots, min((packets+batchFrames-1)/batchFrames, maxBatches)))(t), newSlotPool(slots)
+	m, pool := got(newMailbox(slots, 1, min((packets+batchFrames-1)/batchFrames, maxBatches)))(t), newBlockPool(slots)
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -158,7 +158,7 @@ func newTestMailbox(t *testing.T, slots, packets int) (*mailbox, *slotPool) {
 }
 
 // busy returns the slots of an engine that are in use, a bit each, of up to 64.
-func busy(e *Engine) uint64 { return (1<<e.pool.slots - 1) &^ e.pool.words[0].free.Load() }
+func busy(e *Engine) uint64 { return (1<<e.pool.blocks - 1) &^ e.pool.words[0].free.Load() }
 
 // eachTile returns Engine.fakeGPU that calls a function for each tile of a chunk, and finishes it. jobs is nil
 // without any.

@@ -30,7 +30,7 @@ type seqAssignment struct {
 	sas      []*ipsec.SA
 
 	// The host may hold the lock behind an abandoned chunk, which has no last pass to release it. So the next chunk does not wait,
-	// but joins it: if the host holds the lock (HOST_HOLDS), all of its packets are the host's, too, and its last pass releases the lock.
+	// but joins it: if the host holds the lock (HOST_HOLDS), all of its packets are the host's, too, and the host releases the lock behind it.
 	joinsAbandoned bool // the next chunk
 	joining        bool // a chunk that does is in flight
 	lockBroken     bool // it was abandoned, too: the device may have lost count of tickets; until the kernel is launched again
@@ -109,7 +109,7 @@ func (e *Engine) postToAssign(f *flight) {
 	for k := range f.tiles {
 		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.joinsAbandoned)
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
-		s := &e.mailbox.slots[f.slots[k]]
+		s := e.nextSlot(f, k)
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
 		e.seqAssign.ticket += uint32(s.batches)
 	}

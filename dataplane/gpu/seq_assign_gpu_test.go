@@ -35,13 +35,17 @@ func TestGPUNumbersPackets(t *testing.T) {
 }
 
 // TestGPUNumbersPacketsOfManyWorkers: workers share SAs, leave some packets to the host, and take back loans meanwhile. No
-// number is used twice, and those of a worker ascend.
+// number is used twice, and those of a worker ascend, on all blocks and on a few, behind whose tiles others queue.
 func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 	const workers, chunks, size, sas = 6, 8, 256, 40
-	for share, others := range map[string]int{"few": 2000, "many": 40} {
-		t.Run(share+" packets by the host", func(t *testing.T) {
+	for name, c := range map[string]struct{ others, blocks int }{
+		"few packets by the host": {2000, shortBlocks()}, "many packets by the host": {40, shortBlocks()},
+		"few packets by the host, few blocks": {2000, 24}, "many packets by the host, few blocks": {40, 24},
+	} {
+		others := c.others
+		t.Run(name, func(t *testing.T) {
 			net, g := testutil.NewNetwork(), &gateway.Gateway{}
-			o := Options{Timeout: 10 * time.Second, slots: shortSlots()}
+			o := Options{Timeout: 10 * time.Second, blocks: c.blocks}
 			d := gatewaysOnGPU(t, net, o, g).All[0]
 			d.kernel.lender.since = 1 << 60 // loans end by the test only
 			any := netip.MustParsePrefix("0.0.0.0/0")
@@ -59,7 +63,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 			require.NoError(t, g.SetRules(rules))
 			var mu sync.Mutex
 			var used []uint64 // sequence numbers, behind SPIs
-			byHost := 0
+			byHost, queued := 0, 0
 			var group sync.WaitGroup
 			for n := range workers {
 				mem := got(umem.New(chunks * size))(t)
@@ -69,7 +73,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 				group.Go(func() {
 					rnd := rand.New(rand.NewPCG(uint64(n), 7))
 					numbers, list := &seqsOf{T: t, last: map[uint32]uint32{}}, batch.NewChunks(chunks, size)
-					odd, mine, host := make([]bool, chunks*size), make([]uint64, 0, 16<<20), 0
+					odd, mine, host, behind := make([]bool, chunks*size), make([]uint64, 0, 16<<20), 0, 0
 					submit := func(k int) {
 						c := list[k]
 						for i := range c.In {
@@ -83,6 +87,9 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 						}
 						c.N, c.Submitted = size, batch.Clock()
 						w.engine.Submit(c)
+						if f := &w.engine.inFlight[len(w.engine.inFlight)-1]; f.placement == ExecutedOnGPU && w.engine.mailbox.slots[f.slots[0]].queue.used > 1 {
+							behind++
+						}
 					}
 					for k := range chunks {
 						submit(k)
@@ -114,7 +121,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					used, byHost = append(used, mine...), byHost+host
+					used, byHost, queued = append(used, mine...), byHost+host, queued+behind
 				})
 			}
 			group.Wait()
@@ -125,7 +132,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 				}
 			}
 			numbered := int(d.kernel.lender.assigned.Load())
-			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal", len(used), numbered, byHost); numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 {
+			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal; %d chunks queued", len(used), numbered, byHost, queued); numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 || c.blocks == 24 && queued == 0 {
 				t.Error("too few")
 			}
 		})

@@ -33,8 +33,8 @@ func TestShapesOfBoards(t *testing.T) {
 		board            limits
 		forward, gateway Shape
 	}{
-		{"H200", hopper, Shape{16, 73744, 0, 3}, Shape{8, 232336, 15728, 1}},
-		{"A100", ampere, Shape{16, 73744, 0, 2}, Shape{8, 166800, 7536, 1}},
+		{"H200", hopper, Shape{16, 73744, 0, 3}, Shape{10, 232304, 11760, 1}},
+		{"A100", ampere, Shape{16, 73744, 0, 2}, Shape{9, 166912, 6256, 1}},
 		{"L4", ada, Shape{16, 73744, 0, 1}, Shape{2, 101360, 9712, 1}},
 		{"A10", board(101376, 1024, 1536, 16), Shape{16, 73744, 0, 1}, Shape{2, 101360, 9712, 1}},
 		{"T4", turing, Shape{14, 64528, 0, 1}, Shape{}},
@@ -108,7 +108,7 @@ func TestWarpsCanBeChosen(t *testing.T) {
 		board             limits
 		warps, want, each int
 	}{
-		{gatewayNeeds, hopper, 4, 4, 35568}, {gatewayNeeds, hopper, 20, 8, 15728}, {gatewayNeeds, ada, 3, 3, 5104}, {gatewayNeeds, ada, 4, 3, 5104},
+		{gatewayNeeds, hopper, 4, 4, 35568}, {gatewayNeeds, hopper, 20, 10, 11760}, {gatewayNeeds, ada, 3, 3, 5104}, {gatewayNeeds, ada, 4, 3, 5104},
 		{gatewayNeeds, ada, 0, 2, 9712}, {forwardNeeds, hopper, 3, 3, 0},
 	} {
 		if s, err := tt.needs.withWarps(tt.warps).shape(tt.board); err != nil || s.Warps != tt.want || s.Staging != tt.each {

@@ -52,7 +52,7 @@ type State struct {
 func (d *Device) State() State {
 	s := State{
 		Number: d.number, Info: d.info, Sharing: d.sharing, Multiprocessors: d.multiprocessors, Shape: d.shape,
-		Blocks: d.kernel.pool.slots, Parked: d.kernel.state.parked.Load(), Wakes: d.kernel.wakes.Load(),
+		Blocks: d.kernel.pool.blocks, Parked: d.kernel.state.parked.Load(), Wakes: d.kernel.wakes.Load(),
 		Workers: len(d.engines), Outage: d.outage(), Shadow: d.options.Shadow,
 	}
 	if why := d.kernel.memory.refused.Load(); why != nil {

@@ -13,7 +13,7 @@ const (
 	idleTile     = 128     // packets, of a worker without another chunk in flight
 	securedBatch = 9 << 10 // bytes of a warp batch with the keys of its packets
 	spreadBatch  = 2 << 10 // bytes without keys, while most slots are free: a chunk is finished sooner by more blocks
-	keyRoom      = 256     // bytes per packet for its key; AES-128-GCM takes 290 to 704, less if neighbors share one
+	keyRoom      = 400     // bytes per packet for its key; AES-128-GCM takes 290 to 704, less if neighbors share one
 	spreadShare  = 8       // a chunk is spread over one in so many free slots
 )
 
@@ -28,12 +28,12 @@ type tiling struct {
 	inlineTiles  int // maximum tiles of a chunk with inlined headers
 }
 
-// tiling returns the tiling of a device with a number of slots for tiles of up to a number of warp batches.
-func (o Options) tiling(batches, slots int) tiling {
+// tiling returns the tiling of a device with a number of blocks, for tiles of up to a number of warp batches.
+func (o Options) tiling(batches, blocks int) tiling {
 	return tiling{
 		batches: batches, plainTile: cmp.Or(o.PlainTile, plainTile), idleTile: cmp.Or(o.PlainTile, idleTile),
 		securedBatch: cmp.Or(o.SecuredBatch, securedBatch), spreadBatch: cmp.Or(o.SecuredBatch, spreadBatch),
-		inlineTiles: max(1, min(inlineTiles, slots/2)), // so that the next chunk finds a slot
+		inlineTiles: max(1, min(inlineTiles, blocks/2)), // so that the next chunk finds a block
 	}
 }
 

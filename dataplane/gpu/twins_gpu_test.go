@@ -17,7 +17,7 @@ func onGPU(n *inlineCounts) maker { return onGPUWith(n, Options{}) }
 
 func onGPUWith(n *inlineCounts, o Options) maker {
 	return func(t *testing.T, base *fib.FIB, partialChecksums []bool) other {
-		o.Timeout, o.PartialChecksums, o.Shadow, o.slots = 10*time.Second, partialChecksums, 1, shortSlots()
+		o.Timeout, o.PartialChecksums, o.Shadow, o.blocks = 10*time.Second, partialChecksums, 1, shortBlocks()
 		d := got(openFirst(base, o))(t)
 		mem := mapMemory(t, twinBytes)
 		e := got(d.NewEngine(mem, 1, twinChunk, cpu.New(base, mem, partialChecksums)))(t)
@@ -50,8 +50,8 @@ func onGPUWith(n *inlineCounts, o Options) maker {
 	}
 }
 
-// shortSlots is Options.slots of a short test: compute-sanitizer runs many polling blocks slowly.
-func shortSlots() int {
+// shortBlocks is Options.blocks of a short test: compute-sanitizer runs many polling blocks slowly.
+func shortBlocks() int {
 	if testing.Short() {
 		return 8
 	}

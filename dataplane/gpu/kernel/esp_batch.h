@@ -85,7 +85,7 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 {
 	if (g->lanes >> lane_id() & 1) {
 		uint32_t *header = s->words + c->at + (w.low - 2 - c->start) / 4;
-		struct found_job found = find_job(ipsec, header, w.high & 0xffff);
+		struct found_job found = find_job(ipsec->spis, ipsec->keys, header, w.high & 0xffff);
 		if (found.job.key >> JOB_KEY_SEGMENTS_SHIFT <= largest_key(c->segments)) /* the record may be reused, as in begin_packet */
 			c->job = found.job;
 		if (job_kind(&c->job) == JOB_OPEN) {
@@ -109,7 +109,8 @@ DEVICE void match_staged_set(const struct mailbox *m, const struct tile *tile, c
 	struct expected e = expected_sa(*w);
 
 	if (g->lanes >> lane_id() & 1) {
-		struct matched r = match_expected(ipsec, c->job, s->words + c->at + (w->low - 2 - c->start) / 4, *w, e, place_in_batch(), (flags & CLAMP_MSS) != 0);
+		struct matched r = match_expected(ipsec->policies, ipsec->spis, ipsec->keys, c->job, s->words + c->at + (w->low - 2 - c->start) / 4, *w, e, place_in_batch(),
+						  (flags & CLAMP_MSS) != 0);
 		c->job = r.job;
 		if (job_kind(&c->job) >= JOB_SEAL)
 			report_sa(m, tile, batch, expected_key(&e), r.word);
@@ -179,7 +180,7 @@ DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile 
 	struct expected_job x = {{0, 0, 0, 0, 0, JOB_NONE}, w.low};
 
 	if (has_packet(tile, batch) && may_classify(w) && (e.high & EXPECT_OPEN || !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS)))
-		x = expected_frame(ipsec, w, e);
+		x = expected_frame(ipsec->keys, w, e);
 	uint32_t key = subwarp_max(x.job.key, WARP_SIZE);
 	struct esp_lane c = lane_of(x.job, x.addr, x.job.esp + x.job.bytes);
 	c.received = received_part(&c, w);
@@ -197,8 +198,6 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
 		return received_lane_of(*w);
 	if (!(flags & HAS_JOBS))
 		return assigned_lane(m, tile, ipsec, scratch, block_serving, batch, w, flags);
-	if (flags & SEQ && batch == 0 && lane_id() == DESC_LINE_LANES) /* RELEASE_LOCK, as the tile has HAS_JOBS */
-		release_host_lock(now_serving_of(ipsec, flags), w->high);
 	return esp_lane_of(load_job(m, tile, batch), *w);
 }
 

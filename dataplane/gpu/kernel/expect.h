@@ -59,10 +59,10 @@ struct expected_job {
 
 /* Returns the job of a frame if its packet is of the expected SA and fills the frame: what to stage. JOB_NONE: the packet
  * is the host's. */
-DEVICE_CALL struct expected_job expected_frame(const struct ipsec_tables *ipsec, struct desc_word w, struct expected e)
+DEVICE_CALL struct expected_job expected_frame(const struct esp_key *keys, struct desc_word w, struct expected e)
 {
 	struct expected_job x = {{0, 0, 0, 0, 0, JOB_NONE}, w.low};
-	const struct esp_key *k = ipsec->keys + expected_key(&e);
+	const struct esp_key *k = keys + expected_key(&e);
 	uint32_t len = w.high & 0xffff, open = e.high & EXPECT_OPEN;
 	struct front front = front_of(k);
 
@@ -93,22 +93,22 @@ struct matched {
 };
 
 /* Matches a staged packet with the expected SA. header is a copy of its header, number its place in the batch. */
-DEVICE_CALL struct matched match_expected(const struct ipsec_tables *ipsec, struct job j, uint32_t *header, struct desc_word w, struct expected e,
-					  uint32_t number, int clamp)
+DEVICE_CALL struct matched match_expected(const uint64_t *policies, const uint64_t *spis, const struct esp_key *keys, struct job j, uint32_t *header,
+					  struct desc_word w, struct expected e, uint32_t number, int clamp)
 {
 	uint32_t index = expected_key(&e);
-	const struct esp_key *k = ipsec->keys + index;
+	const struct esp_key *k = keys + index;
 	struct matched c = {{0, 0, 0, 0, 0, JOB_NONE}, {0, 0, RESULT_HOST}, 0};
 
 	if (e.high & EXPECT_OPEN) {
-		struct found_job found = find_job(ipsec, header, w.high & 0xffff);
+		struct found_job found = find_job(spis, keys, header, w.high & 0xffff);
 		if ((found.job.flags & JOB_KIND) == JOB_OPEN && (found.job.key & JOB_KEY_MASK) == index && found.job.key <= j.key) {
 			c.job = found.job;
 			c.word = found.seq;
 		}
 		return c;
 	}
-	c.result = classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp);
+	c.result = classify(policies, header, (uint8_t *)header + HEADER_IP, w, clamp);
 	if (c.result.verdict != RESULT_NEEDS_SEQ || c.result.addr != load32(&k->tunnel) || c.result.len > (e.most & 0xffff))
 		return c;
 	uint64_t seq = ((uint64_t)(e.high & 0xffff) << 32 | e.low) + number;

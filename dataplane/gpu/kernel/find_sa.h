@@ -46,17 +46,17 @@ DEVICE int find_esp(struct packet *p, uint32_t len, struct esp_headers *h)
 }
 
 /* Returns the index of the SA's keys, or NO_SA. */
-DEVICE uint32_t find_sa(const struct ipsec_tables *ipsec, const struct packet *p, const struct esp_headers *h, uint32_t spi)
+DEVICE uint32_t find_sa(const uint64_t *spis, const struct esp_key *keys, const struct packet *p, const struct esp_headers *h, uint32_t spi)
 {
 	uint32_t first = h->in & HEADERS_IPV6 ? IPV6_DST : IPV4_DST, words = h->in & HEADERS_IPV6 ? 4 : 1;
 
 	for (uint32_t slot = spi * SPI_HASH >> SPI_SHIFT;; slot = (slot + 1) % SPI_SLOTS) {
-		uint64_t entry = load64(ipsec->spis + slot);
+		uint64_t entry = load64(spis + slot);
 		if (!entry)
 			return NO_SA;
 		if (entry >> 32 != spi || entry == SPI_REMOVED)
 			continue;
-		const struct esp_key *k = ipsec->keys + (uint32_t)entry;
+		const struct esp_key *k = keys + (uint32_t)entry;
 		uint32_t differs = load32(&k->headers) ^ h->in;
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 4; i++)
@@ -78,7 +78,7 @@ struct found_job {
 
 /* Returns the job of a frame of len bytes, with its header in shared memory. A job that is not JOB_OPEN is the
  * host's. */
-DEVICE_CALL struct found_job find_job(const struct ipsec_tables *ipsec, uint32_t *header, uint32_t len)
+DEVICE_CALL struct found_job find_job(const uint64_t *spis, const struct esp_key *keys, uint32_t *header, uint32_t len)
 {
 	struct found_job none = {{0, 0, 0, 0, 0, JOB_NONE}, 0};
 	struct job j = none.job;
@@ -87,10 +87,10 @@ DEVICE_CALL struct found_job find_job(const struct ipsec_tables *ipsec, uint32_t
 
 	if (!find_esp(&p, len, &h))
 		return none;
-	uint32_t spi = word_at(&p, h.esp), key = spi ? find_sa(ipsec, &p, &h, spi) : NO_SA;
+	uint32_t spi = word_at(&p, h.esp), key = spi ? find_sa(spis, keys, &p, &h, spi) : NO_SA;
 	if (key == NO_SA)
 		return none;
-	const struct esp_key *k = ipsec->keys + key;
+	const struct esp_key *k = keys + key;
 	uint32_t segments = KEY_BYTE(k, segments), hash = KEY_BYTE(k, hash);
 	if (h.bytes < 8 + 4 * KEY_BYTE(k, iv_words) + 2 + 4 * KEY_BYTE(k, icv_words))
 		return none;

@@ -27,7 +27,7 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 	struct warp_scratch *scratch = &sh->scratch[batch_index];
 	struct poll_hint hint = {1, 0};
 
-	if (blockIdx.x == m.slot_count) {
+	if (blockIdx.x == m.block_count) {
 		if (threadIdx.x == 0)
 			watch(&m);
 		return;

@@ -15,9 +15,9 @@ static_assert(sizeof(struct aes_memory) == AES_BYTES && sizeof(struct warp_scrat
 
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 
-/* Serves one mailbox slot per block until the host stops the kernel.
+/* Serves the slots of each block until the host stops the kernel.
  *
- * Grid: one block per slot, and the watcher. Block: a warp per batch of the largest tile, up to
+ * Grid: the blocks of the mailbox, and the watcher. Block: a warp per batch of the largest tile, up to
  * GATEWAY_THREADS threads. Dynamic shared memory: AES_BYTES and SHARED_HEADER bytes, and per warp
  * GATEWAY_SCRATCH and a staging buffer of 4 * ipsec.staging_words bytes.
  *
@@ -31,15 +31,13 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 {
 	struct aes_memory *aes = (struct aes_memory *)memory;
 	struct shared *sh = (struct shared *)(aes + 1);
-	uint8_t *slot = m.slots + (uint64_t)blockIdx.x * m.slot_bytes;
-	const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
 	uint32_t batch_index = warp_id();
 	struct warp_scratch *scratch = &sh->scratch[batch_index];
 	struct staging staging = {(uint32_t *)&sh->scratch[blockDim.x / WARP_SIZE] + batch_index * (uint32_t)ipsec.staging_words, (uint32_t)ipsec.staging_words};
 	struct aes_tables t = aes_tables_of(aes->encrypt, aes->decrypt, aes->inverse, lane_id());
 	struct poll_hint hint = {1, 0};
 
-	if (blockIdx.x == m.slot_count) {
+	if (blockIdx.x == m.block_count) {
 		if (threadIdx.x == 0)
 			watch(&m);
 		return;
@@ -49,7 +47,9 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	aes_fill_encrypt(aes->encrypt, threadIdx.x, blockDim.x);
 	aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
 	__syncthreads();
-	for (uint32_t number = host_load32((const uint32_t *)(slot + FIRST_TILE));; number++) {
+	for (uint32_t number = host_load32((const uint32_t *)(slot_of(&m, GATEWAY_DEPTH, 0) + FIRST_TILE));; number++) {
+		uint8_t *slot = slot_of(&m, GATEWAY_DEPTH, number);
+		const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
 		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint);
 		uint32_t header = sh->tile_header[number % 2];
 		if (header == STOP)

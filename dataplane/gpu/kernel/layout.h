@@ -83,6 +83,8 @@
 #define DESC_LINE_LANES 8 /* 64-bit words of a descriptor cache line, one per lane */
 #define DESC_LINE_FRAMES 7
 #define BATCH_FRAMES 28 /* of a warp batch */
+#define RELEASED_TICKETS 2048 /* offset in the mailbox */
+#define GATEWAY_DEPTH 2 /* slots of a gateway's block */
 #define FIRST_TILE 64 /* offset in a slot */
 #define TILE_PACKETS 2048 /* fields of a tile header: the packets are its remainder by this number, */
 #define TILE_BATCH_SHIFT 11 /* packets of each batch but the last, */
@@ -98,7 +100,6 @@
 #define EXPECT_SA 0x1000000u /* all packets are expected to be of one SA (expect.h) */
 #define SEQ 0x80000000u /* sequence numbers (seq_assign.h), in one of these combinations: */
 #define ASSIGN_SEQS 0x84000000u /* the device assigns sequence numbers to packets, and seals them */
-#define RELEASE_LOCK 0xa0000000u /* the device releases the lock that the host holds behind the chunk */
 #define SEQ_REQUESTS 0x80000000u /* no other of these flags: requests of the host about sequence numbers */
 #define STOP 0xffffffffu /* control word: the kernel ends */
 #define INLINE_BATCHES 3 /* batches of a slot with room for inlined headers */
@@ -110,7 +111,7 @@
 
 /* Launch shape. */
 #define FORWARD_THREADS 512 /* maximum per block */
-#define GATEWAY_THREADS 256
+#define GATEWAY_THREADS 320
 #define SHARED_HEADER 16 /* bytes of shared memory: per block, */
 #define FORWARD_SCRATCH 4608 /* per warp, */
 #define GATEWAY_SCRATCH 4096
@@ -209,7 +210,7 @@
 	static_assert(__builtin_offsetof(struct mailbox, headers) == 24, "struct mailbox: headers"); \
 	static_assert(__builtin_offsetof(struct mailbox, short_headers) == 28, "struct mailbox: short_headers"); \
 	static_assert(__builtin_offsetof(struct mailbox, completions) == 32, "struct mailbox: completions"); \
-	static_assert(__builtin_offsetof(struct mailbox, slot_count) == 36, "struct mailbox: slot_count"); \
+	static_assert(__builtin_offsetof(struct mailbox, block_count) == 36, "struct mailbox: block_count"); \
 	static_assert(__builtin_offsetof(struct mailbox, workers) == 40, "struct mailbox: workers"); \
 	static_assert(__builtin_offsetof(struct mailbox, control) == 48, "struct mailbox: control"); \
 	static_assert(__builtin_offsetof(struct mailbox, awake) == 56, "struct mailbox: awake"); \

@@ -2,10 +2,11 @@
  * warp_batch.h.
  *
  * A slot holds one tile and is served by one block. The host gives each tile a free slot, so a block
- * serves all workers.
+ * serves all workers. A gateway's block has two slots, which it serves in turn: if the worker that uses the block posts a tile while it
+ * serves one, the block begins it at once when it ends that one.
  *
  *	done                     for each warp batch, the number of the last finished tile
- *	first                    the number of the slot's first tile since the launch
+ *	first                    of the block's first slot: the number of the block's first tile since the launch
  *	results                  a struct result per packet
  *	descriptors              warp batches
  *	jobs                     a struct job per packet, like results (job.h); of a tile with FIND_SAS,
@@ -24,7 +25,7 @@
  *	       header                    header
  *
  * A tile header has the number of packets, the packets of each batch but the last, the worker's number,
- * and flags. With EXPECT_SA, ASSIGN_SEQS and RELEASE_LOCK, only the first cache line of a batch has it; expect.h and ticket_lock.h have the words of the others.
+ * and flags. With EXPECT_SA and ASSIGN_SEQS, only the first cache line of a batch has it; expect.h and ticket_lock.h have the words of the others.
  *
  * Low-latency path: if the worker has no other chunk in flight and this one is small, the host copies the packets' headers beside the
  * descriptors (INLINE_HEADERS in the tile header), which saves a PCIe round trip. A header is a
@@ -62,9 +63,9 @@ struct mailbox {
 	uint8_t *slots;
 	uint32_t slot_bytes; /* stride */
 	uint32_t results, descriptors, jobs, headers, short_headers, completions; /* offsets in a slot; done is at 0 */
-	uint32_t slot_count;                 /* block slot_count is the watcher (poll.h) */
+	uint32_t block_count;                /* block block_count is the watcher (poll.h) */
 	const struct worker_memory *workers; /* by number; constant */
-	const uint32_t *control;             /* in host memory: the number of awake blocks, or STOP */
+	const uint32_t *control;             /* in host memory: the number of awake blocks, or STOP; and RELEASED_TICKETS bytes behind it, words by worker (ticket_lock.h) */
 	uint32_t *awake;                     /* its copy in device memory */
 	struct tables tables;
 };

@@ -97,22 +97,23 @@ struct seq_candidate {
 
 /* Finds the SA of a packet, with a copy of its header. The last number of the loan is loaded before one is taken: otherwise
  * a number beyond the loan could look valid after the host has used it and has lent more. */
-DEVICE_CALL struct seq_candidate find_tunnel_sa(const struct ipsec_tables *ipsec, uint32_t *header, struct desc_word w, int clamp)
+DEVICE_CALL struct seq_candidate find_tunnel_sa(const uint64_t *policies, const uint64_t *tunnels, const struct sa_seqs *seqs, const struct esp_key *keys,
+						uint32_t *header, struct desc_word w, int clamp)
 {
-	struct seq_candidate n = {{0, 0, 0, 0, 0, JOB_NONE}, classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
+	struct seq_candidate n = {{0, 0, 0, 0, 0, JOB_NONE}, classify(policies, header, (uint8_t *)header + HEADER_IP, w, clamp), NO_SA, 0, 0};
 	uint32_t at = w.low % FRAME_BYTES;
 
 	if (!n.result.len || n.result.addr >= TUNNELS)
 		return n;
-	uint64_t sa = load64(ipsec->tunnels + n.result.addr);
+	uint64_t sa = load64(tunnels + n.result.addr);
 	if (!sa || n.result.len > (sa >> 32 & 0xffff))
 		return n;
 	uint32_t key = (uint32_t)sa - 1;
-	const struct esp_key *k = ipsec->keys + key;
+	const struct esp_key *k = keys + key;
 	struct front front = front_of(k);
 	n.job.esp = (uint16_t)(ETHERNET_LEN + front.outer);
 	set_expected_length(&n.job, k, key, n.result.len, 0);
-	n.last = load64(&ipsec->seqs[key].last);
+	n.last = load64(&seqs[key].last);
 	if (!n.last || at < front.all || at - front.all + n.job.esp + n.job.bytes > FRAME_BYTES || load32(&k->tunnel) != n.result.addr)
 		return n;
 	n.key = key;
@@ -141,7 +142,7 @@ DEVICE void store_host_seals(const struct mailbox *m, const struct tile *tile, u
 DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
 				     uint32_t *block_serving, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
-	struct ticket_lock lock = {now_serving_of(ipsec, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
+	struct ticket_lock lock = {now_serving_of(ipsec, flags), released_of(m, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
 			    batch_count(flags)};
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
@@ -150,7 +151,7 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 
 	read_heads(tile, scratch, frame, mine);
 	if (mine)
-		n = find_tunnel_sa(ipsec, header_in_head(scratch, frame), frame, (flags & CLAMP_MSS) != 0);
+		n = find_tunnel_sa(ipsec->policies, ipsec->tunnels, ipsec->seqs, ipsec->keys, header_in_head(scratch, frame), frame, (flags & CLAMP_MSS) != 0);
 	uint32_t to_host = __ballot_sync(FULL_MASK, received && n.key == NO_SA);
 	if (to_host && lane_id() > lowest_bit(to_host)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
@@ -162,7 +163,7 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 		n.key = NO_SA;
 	if (n.key != NO_SA && s.place == 0)
 		first = atomic_add64(&ipsec->seqs[n.key].next, s.count);
-	release_lock(&lock, block_serving, tile, batch, state | (to_host ? HOST_HOLDS : 0));
+	release_lock(&lock, block_serving, tile, batch, state | (to_host ? HOST_HOLDS : 0), first);
 	uint64_t seq = shuffle64(first, s.leader) + s.place;
 	int assigned = n.key != NO_SA && seq <= n.last;
 	if (!assigned || (n.job.flags & JOB_KIND) != JOB_SEAL) {

@@ -113,6 +113,7 @@ static void __syncwarp(void);
 static int __all_sync(uint32_t mask, int p);
 static uint32_t __ballot_sync(uint32_t mask, int p);
 
+DEVICE void fence_acq_rel_sys(void) { __atomic_thread_fence(__ATOMIC_ACQ_REL); }
 DEVICE uint32_t host_load32(const uint32_t *p) { return *p; }
 DEVICE uint64_t host_load64(const uint64_t *p) { return *p; }
 #ifndef SEGMENT_ACCESS

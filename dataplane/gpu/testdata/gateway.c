@@ -141,7 +141,10 @@ int main(int argc, char **argv)
 		aes_fill_decrypt(decrypt, inverse, thread, 3);
 	}
 	struct worker_memory worker = {base + s->umem, s->umem_bytes};
-	mailbox = (struct mailbox){.results = (uint32_t)s->out, .jobs = (uint32_t)s->jobs, .workers = &worker, .tables = tables_in(base)};
+	mailbox = (struct mailbox){
+		.results = (uint32_t)s->out, .jobs = (uint32_t)s->jobs, .workers = &worker, .tables = tables_in(base),
+		.control = (const void *)(base + s->slot + (1 << 15)), /* behind the descriptors */
+	};
 	static uint64_t policies;
 	policies = (uintptr_t)(base + s->policies);
 	ipsec_tables = (struct ipsec_tables){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis),
