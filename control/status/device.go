@@ -29,7 +29,7 @@ type Device struct {
 	ChunksSooner    uint64 `json:"chunks_sooner"`        // chunks processed by the CPU because it was predicted to finish them first
 	ExploredCPU     uint64 `json:"explored_cpu"`         // chunks processed by the CPU to keep its estimates fresh
 	ExploredGPU     uint64 `json:"explored_gpu"`         // part of chunks that the device processed to keep its estimates fresh
-	ChunksNoSlot    uint64 `json:"chunks_no_slot"`       // chunks processed by the CPU because the device had no free slot
+	ChunksNoSlot    uint64 `json:"chunks_no_slot"`       // chunks processed by the CPU because too few of the device's blocks were free
 	ChunksParked    uint64 `json:"chunks_parked"`        // chunks processed by the CPU because the kernel was parked
 	ChunksLate      uint64 `json:"chunks_late"`          // chunks processed by the CPU because an older one on the device was late
 

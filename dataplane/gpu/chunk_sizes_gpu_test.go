@@ -31,7 +31,7 @@ func chunkwise(d *Device, e *Engine, post func(s *slot, finish func() error) err
 		}
 		s := &e.mailbox.slots[f.slots[0]]
 		if post != nil {
-			s.queue.last--
+			s.block.last--
 			clear(s.descriptors)
 		}
 		ended := make(chan error)

@@ -138,13 +138,13 @@ func TestTagsOfEarlierRoundsAreCleared(t *testing.T) {
 	for _, version := range []byte{0, 0x45} { // headers; short headers
 		copy(umem[packet.EthernetLen:], []byte{8, 0, version}) // of frames at 2
 		for _, start := range []uint32{0, 5 * tagCount, 1<<32 - 2*tagCount} {
-			s.queue.last = start + 10
+			s.block.last = start + 10
 			s.post(frames, batchFrames, 0, umem, 0)
 			old := uint16(tagOf(s.number))
 			for i := range s.completions {
 				s.completions[i] = completion{uint64(old), 0, uint64(old), 0}
 			}
-			s.queue.last += tagCount - 1 // no chunk had inlined headers since
+			s.block.last += tagCount - 1 // no chunk had inlined headers since
 			s.post(frames[:1], batchFrames, 0, umem, 0)
 			if again := uint16(tagOf(s.number)); again != old {
 				t.Fatalf("tag %d unfollow tag %d: the test is wrong about tagCount", again, old)

@@ -10,8 +10,8 @@
 //
 // The kernel is resident: a chunk needs no driver call. One kernel serves all workers of a GPU. A worker
 // divides a chunk into tiles (tiling.go) and gives each a free block of the pool that all workers share
-// (pool.go), so that one worker can use the whole GPU. On a gateway whose blocks are all in use, tiles queue behind others of their
-// worker (queue.go). Chunks of a lane complete in order.
+// (pool.go), so that one worker can use the whole GPU. If few blocks of a gateway are free,
+// a tile may queue behind another one of its worker (queue.go). Chunks of a lane complete in order.
 //
 // # Load
 //

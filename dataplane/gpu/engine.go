@@ -27,7 +27,7 @@ type Engine struct {
 	umem        []byte
 	ipsec       *ipsecPath // nil: no IPsec
 	tiling      tiling
-	reserved    [batch.MaxLanes]int // slots that chunks of a lane leave free, by word of the pool
+	reserved    [batch.MaxLanes]int // blocks that chunks of a lane leave free, by word of the pool
 	lastLane    int
 	lanes       [batch.MaxLanes]laneChunks
 	timeout     time.Duration // for a chunk, of the time in which the GPU finishes others
@@ -44,10 +44,10 @@ type Engine struct {
 
 	queuedGeneration *atomic.Uint32 // of tables, which the device follows
 
-	inFlight []flight // submitted chunks, oldest first
-	lost     []uint16 // slots of abandoned chunks that the GPU has not finished
-	freed    [maxTiles]uint16
-	held     int // blocks of which the worker uses slots
+	inFlight []flight         // submitted chunks, oldest first
+	lost     []uint16         // slots of abandoned chunks that the GPU has not finished
+	freed    [maxTiles]uint16 // room for release
+	owned    int              // blocks of which the worker uses slots
 
 	// Written by the worker alone.
 	executed       [numPlacements]atomic.Uint64  // chunks
@@ -110,7 +110,7 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 		timeout: o.Timeout, limit: max(o.Timeout, o.Limit), tiling: o.tiling(m.batches, pool.blocks), reserved: pool.reserved(o.Shares), lastLane: max(0, len(o.Shares)-1),
 		othersShare:      othersShare,
 		checker:          newChecker(umem, state, len(o.PartialChecksums), fallback),
-		queuedGeneration: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, pool.blocks),
+		queuedGeneration: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, len(m.slots)),
 	}
 	for lane := range e.traffic {
 		e.traffic[lane].finding.longest = openedLongest
@@ -130,8 +130,8 @@ func (e *Engine) Name() string {
 	return e.cpu.Name()
 }
 
-// Submit passes a chunk to the GPU as tiles, each in a free slot. The CPU engine executes the chunk if the
-// GPU is out of use or parked, if too few slots are free, or if the CPU is chosen (Options.Choose).
+// Submit passes a chunk to the GPU as tiles, each in a slot of a free block or behind another tile (queue.go). The CPU engine executes the chunk if the
+// GPU is out of use or parked, if too few blocks are free and it cannot queue, or if the CPU is chosen (Options.Choose).
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
@@ -176,7 +176,7 @@ func (e *Engine) place(f *flight) Placement {
 	free := e.pool.free(request.reserved)
 	if e.saturated(f.chunk) {
 		free = 0                             // to spread the chunk over
-		if int(f.chunk.Lane) == e.lastLane { // others have slots of their own in front
+		if int(f.chunk.Lane) == e.lastLane { // others have blocks of their own in front
 			request.from = e.pool.share(e.number, request.reserved)
 		}
 	}
@@ -203,7 +203,7 @@ func (e *Engine) ProcessReassembled(p []byte, origin batch.Origin) (batch.Frame,
 	return e.cpu.ProcessReassembled(p, origin)
 }
 
-// post writes the tiles of a chunk to its slots. If the worker has no other chunk in flight and the tiles
+// post writes the tiles of a chunk to its slots. If the device assigned its numbers, it first releases the ticket lock. If the worker has no other chunk in flight and the tiles
 // are small, it inlines their headers (low-latency path).
 func (e *Engine) post(f *flight) {
 	c, umem := f.chunk, []byte(nil)
@@ -283,7 +283,7 @@ func (e *Engine) Done(c *batch.Chunk) bool {
 	return true
 }
 
-// collectTiles copies the results of the tiles that the device has finished, and returns their slots to the pool. Those of
+// collectTiles copies the results of the tiles that the device has finished, and releases their slots. Those of
 // packets without jobs are checked, and decided on by the CPU engine where tables have changed since (collectRouted); those
 // with jobs are checked when all tiles are finished (finishChunk). It reports whether that is so.
 func (e *Engine) collectTiles(f *flight) bool {

@@ -81,7 +81,7 @@ func (e *Engine) expect(f *flight) bool {
 // they are.
 func (e *Engine) awaitOlder(ready func() bool) bool {
 	for by := batch.Clock() + olderLimit; !ready(); {
-		if e.advance(); batch.Clock() > by {
+		if e.freeSlots(); batch.Clock() > by {
 			return ready()
 		}
 	}

@@ -95,7 +95,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("DESC_LINE_LANES", cacheLineWords, "64-bit words of a descriptor cache line, one per lane")
 	h.Define("DESC_LINE_FRAMES", cacheLineFrames)
 	h.Define("BATCH_FRAMES", batchFrames, "of a warp batch")
-	h.Define("RELEASED_TICKETS", releasedAt, "offset in the mailbox")
+	h.Define("RELEASED_AT", releasedAt, "offset in the mailbox")
 	h.Define("GATEWAY_DEPTH", gatewayDepth, "slots of a gateway's block")
 	h.Define("FIRST_TILE", firstTileAt, "offset in a slot")
 	h.Define("TILE_PACKETS", tilePackets, "fields of a tile header: the packets are its remainder by this number,")

@@ -12,7 +12,7 @@ import (
 )
 
 // lender lends sequence numbers of outbound SAs to a device, which then seals packets of many SAs in one pass
-// (kernel/seq_assign.h). It changes the device's numbers by requests in a block of its own, which wait for no chunk. Requests
+// (kernel/seq_assign.h). It changes the device's numbers by requests to a block that no worker takes, so they wait for no chunk. Requests
 // are rare: for new SAs, for packets to which the host assigns numbers, and when an SA ends.
 //
 // If the device does not answer, the host continues after all lent numbers.
@@ -69,7 +69,7 @@ type lentSA struct {
 }
 
 const (
-	minLendBlocks = 8 // of a device that lends
+	minLendBlocks = 8 // that a device must have to get loans
 
 	// lentSeqs is how many numbers are lent at once, and added when few are left. With a device, the rest of a loan and of one addition
 	// is lost.

@@ -21,7 +21,7 @@ func (s *slot) inlineHeaders(frames []batch.Frame, umem []byte) (flag uint32) {
 	if len(frames) > len(s.headers)/cacheLineWords*cacheLineFrames {
 		return 0
 	}
-	next := s.queue.last + 1
+	next := s.block.last + 1
 	if next/tagCount != s.tagRound { // tags wrapped: remove the old ones
 		s.tagRound = next / tagCount
 		clear(s.headers)

@@ -23,7 +23,7 @@ const (
 	maxBatches   = 16      // of a tile
 	firstTileAt  = 64      // byte of a slot, behind the done words
 	doneBytes    = 256     // bytes of a slot in front of the results
-	releasedAt   = 1 << 11 // byte of the mailbox: tickets at which the host has released ticket locks, by worker
+	releasedAt   = 1 << 11 // byte of the mailbox: tickets to which the host has released ticket locks, by worker
 	slotsAt      = 1 << 12 // byte of the mailbox: the slots, behind the control word and these
 	frameBytes   = 8
 
@@ -65,9 +65,9 @@ const (
 type mailbox struct {
 	*hostmem.Memory
 	control        *uint32  // awake blocks, or stop
-	released       []uint32 // by worker: the last ticket at which the host has released the ticket lock (kernel/ticket_lock.h)
-	slots          []slot   // by block
-	blocks         []tileQueue
+	released       []uint32 // by worker: ticket of the batch to which the host has last released the ticket lock (kernel/ticket_lock.h)
+	slots          []slot   // depth of them per block, block after block
+	blocks         []blockState
 	depth          int // slots of a block, 1 or 2
 	batches        int // maximum of a tile
 	slotBytes      int
@@ -78,9 +78,9 @@ type mailbox struct {
 	completionsAt  int
 }
 
-// tileQueue is the tiles of a block, which serves its slots in turn. Its owner is the worker that has taken the block from the pool. It has
-// a cache line of its own.
-type tileQueue struct {
+// blockState counts the tiles and the used slots of a block, which serves its slots in turn. Its owner is the worker that has taken the
+// block from the pool. It has a cache line of its own.
+type blockState struct {
 	last uint32 // number of the last tile
 	used int    // slots that the owner uses or has reserved
 	_    [48]byte
@@ -89,11 +89,11 @@ type tileQueue struct {
 // slot holds one tile in flight. Its block's owner uses it. The worker reads the results
 // of a batch when done has the number of the tile, and a completion when it has the tag.
 type slot struct {
-	queue        *tileQueue // of its block
-	number       uint32     // of the last tile
-	batches      int        // of the last tile
-	each         int        // packets of its batches but the last
-	inlined      int        // inlined headers: all packets or 0
+	block        *blockState
+	number       uint32 // of the last tile
+	batches      int    // of the last tile
+	each         int    // packets of its batches but the last
+	inlined      int    // inlined headers: all packets or 0
 	done         []uint32
 	first        *uint32
 	results      []batch.Result
@@ -126,7 +126,7 @@ func newMailbox(blocks, depth, batches int) (*mailbox, error) {
 	results := roundUp(packets*frameBytes, batchBytes)
 	descWords := min(batches, inlineBatches) * batchBytes / 8
 	slots := blocks * depth
-	m := &mailbox{blocks: make([]tileQueue, blocks), depth: depth, batches: batches, descriptorsAt: doneBytes + results}
+	m := &mailbox{blocks: make([]blockState, blocks), depth: depth, batches: batches, descriptorsAt: doneBytes + results}
 	m.jobsAt = m.descriptorsAt + batches*batchBytes
 	m.headersAt = m.jobsAt + roundUp(packets*jobBytes, batchBytes)
 	m.shortHeadersAt = m.headersAt + 8*headerWords*descWords
@@ -141,7 +141,7 @@ func newMailbox(blocks, depth, batches int) (*mailbox, error) {
 	for i := range slots {
 		b := m.Bytes[slotsAt+i*m.slotBytes:][:m.slotBytes]
 		m.slots = append(m.slots, slot{
-			queue:        &m.blocks[i/depth],
+			block:        &m.blocks[i/depth],
 			done:         unsafe.Slice((*uint32)(unsafe.Pointer(&b[0])), maxBatches),
 			first:        (*uint32)(unsafe.Pointer(&b[firstTileAt])),
 			results:      unsafe.Slice((*batch.Result)(unsafe.Pointer(&b[doneBytes])), packets),
@@ -179,8 +179,8 @@ func (m *mailbox) wakeBlocks(n uint32) {
 	}
 }
 
-// sleepBlocks lowers the number of awake blocks to n, or to the slots in use if they are more. A worker
-// takes a slot and then looks at the number, this function stores the number and then looks at the slots:
+// sleepBlocks lowers the number of awake blocks to n, or to one more than the highest block in use. A worker
+// takes a block and then reads the number; this function stores the number and then reads the pool:
 // one of them sees the other.
 func (m *mailbox) sleepBlocks(n uint32, p *blockPool) {
 	if v := atomic.LoadUint32(m.control); v != stop && n < v && atomic.CompareAndSwapUint32(m.control, v, n) {
@@ -243,8 +243,8 @@ func (s *slot) publish(header uint32) {
 	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.number)|uint64(header)<<32)
 }
 
-// reserve reserves a slot of a block that is free, and returns it.
-func (m *mailbox) reserve(block uint16) (slot uint16) {
+// useBlock counts the first used slot of a block that was free, and returns a slot of it.
+func (m *mailbox) useBlock(block uint16) (slot uint16) {
 	m.blocks[block].used++
 	return block * uint16(m.depth)
 }
@@ -258,15 +258,15 @@ func (m *mailbox) nextSlot(i uint16) uint16 {
 // blockOf returns the block of a slot.
 func (m *mailbox) blockOf(slot uint16) int { return int(slot) / m.depth }
 
-// releaseLock releases the ticket lock of a worker, which the host holds, at a ticket (kernel/ticket_lock.h).
+// releaseLock releases the ticket lock of a worker, which the host holds, to the batch with a ticket (kernel/ticket_lock.h).
 func (m *mailbox) releaseLock(worker, ticket uint32) {
 	atomic.StoreUint32(&m.released[worker], ticket%tickets)
 }
 
 // begin begins the next tile of the slot's block.
 func (s *slot) begin() {
-	s.queue.last++
-	s.number = s.queue.last
+	s.block.last++
+	s.number = s.block.last
 	s.finishedBatches, s.packet, s.completed = 0, 0, 0
 }
 

@@ -61,7 +61,7 @@ type Options struct {
 	SharedLimit, Warps int
 
 	// PlainTile is the usual number of packets of a tile without ESP, and SecuredBatch the bytes of a warp batch
-	// of ESP packets with their keys (while most slots are free: without them), for measurements; see tiling.
+	// of ESP packets with their keys (while most blocks are free: without them), for measurements; see tiling.
 	PlainTile, SecuredBatch int
 
 	blocks int // of the kernel at most, for tests; 0: maxBlocks

@@ -146,8 +146,8 @@ func (e *Engine) advance() {
 	}
 }
 
-// advanceLane ends the first passes of a lane's chunks, oldest first, up to one that the device has not finished, or whose
-// end would move replay windows past the packets of an older chunk (opensLast).
+// advanceLane ends the first passes of a lane's chunks, oldest first, up to one that the device has not finished, whose
+// end would move replay windows past the packets of an older chunk (opensLast), or that has no slot for a last pass (lastPassBlocked).
 func (e *Engine) advanceLane(lane uint8) {
 	opens := false // an older chunk opensLast
 	for i := 0; e.lanes[lane].inFirstPass > 0 && i < len(e.inFlight); i++ {
@@ -156,7 +156,7 @@ func (e *Engine) advanceLane(lane uint8) {
 		case f.placement != ExecutedOnGPU || f.chunk.Lane != lane:
 		case !f.beforeLastPass():
 			opens = opens || f.opensLast
-		case f.pass == firstPass && (!e.firstPassDone(f) || opens && f.opensFirst()):
+		case f.pass == firstPass && (!e.firstPassDone(f) || opens && f.opensFirst() || e.lastPassBlocked(f)):
 			return
 		default:
 			e.lanes[lane].inFirstPass--

@@ -59,7 +59,10 @@ func (r *queueRig) serve(b int, host func(i int) bool) bool {
 		return false
 	}
 	f, tile := r.owner(slot)
-	if f.pass == firstPass {
+	switch {
+	case f.pass == firstPass && !f.assignsSeqs():
+		r.finishTile(f, tile, forHost)
+	case f.pass == firstPass:
 		ticket, waits := uint32(s.descriptors[cacheLineWords]>>32), s.descriptors[2*cacheLineWords]>>32 != 0
 		if r.serving != ticket {
 			return false
@@ -74,11 +77,18 @@ func (r *queueRig) serve(b int, host func(i int) bool) bool {
 		f.expected = esp.Expected{First: 1}
 		r.answerTile(f, tile, func(i int) bool { r.holds = r.holds || host(i); return r.holds })
 		f.expected = esp.Expected{}
-	} else {
+	default:
 		r.finishTile(f, tile, batch.Result{})
 	}
 	r.next[b]++
 	return true
+}
+
+// submitToClassify submits chunk k for the device to find tunnels only. Behind it, a chunk to which the device assigns numbers waits for its
+// last pass while it has slots already.
+func (r *queueRig) submitToClassify(k int) *flight {
+	r.e.traffic[0].assigning.seen = 0
+	return r.submitWith(k, findMode{fixed: true}, findMode{on: true, fixed: true})
 }
 
 // owner returns the chunk and the tile that are in a slot.
@@ -93,8 +103,8 @@ func (r *queueRig) owner(slot uint16) (*flight, int) {
 	return nil, 0
 }
 
-// TestTilesQueueBehindThoseOfTheirBlock: when all blocks are in use, and in no other order. Each chunk ends, with packets of the host or
-// without, whichever blocks the GPU is fast in.
+// TestTilesQueueBehindThoseOfTheirBlock: if few blocks are free. Every chunk ends, with packets of the host or without, whichever block is
+// served next.
 func TestTilesQueueBehindThoseOfTheirBlock(t *testing.T) {
 	const blocks, chunks = 12, 8
 	for seed := range uint64(40) {
@@ -112,10 +122,12 @@ func TestTilesQueueBehindThoseOfTheirBlock(t *testing.T) {
 			case what == 0 && len(free) > 0 && r.e.Ready(0):
 				k := free[0]
 				free, order = free[1:], append(order, k)
-				if f := r.submitToAssign(k); f.placement != ExecutedOnGPU || !f.assignsSeqs() {
-					t.Fatalf("seed %d: placement %d of chunk %d: device: %v", seed, f.placement, done, r.e.state.err())
-				} else if f.tiles != tilesEach {
-					t.Fatalf("%d tiles", f.tiles)
+				submit := r.submitToAssign
+				if rnd.IntN(8) == 0 {
+					submit = r.submitToClassify
+				}
+				if f := submit(k); f.placement != ExecutedOnGPU || f.tiles != tilesEach {
+					t.Fatalf("seed %d: placement %d of chunk %d, %d tiles, device: %v", seed, f.placement, done, f.tiles, r.e.state.err())
 				}
 				for b := range r.e.mailbox.blocks {
 					queued += max(0, r.e.mailbox.blocks[b].used-1)
@@ -148,8 +160,8 @@ func TestTilesQueueBehindThoseOfTheirBlock(t *testing.T) {
 				order, last = order[1:], last+1
 			}
 		}
-		if queued == 0 || lastPasses == 0 || r.waited == 0 || busy(r.e) != 0 || r.e.held != 0 || r.e.lanes[0] != (laneChunks{slots: tilesEach, size: r.e.lanes[0].size}) {
-			t.Errorf("seed %d: %d tiles queued, %d last passes, %d waits for the host; slots %b in use, %d held, %+v", seed, queued, lastPasses, r.waited, busy(r.e), r.e.held, r.e.lanes[0])
+		if queued == 0 || lastPasses == 0 || r.waited == 0 || busy(r.e) != 0 || r.e.owned != 0 || r.e.lanes[0] != (laneChunks{slots: tilesEach, size: r.e.lanes[0].size}) {
+			t.Errorf("seed %d: %d tiles queued, %d last passes, %d waits for the host; slots %b in use, %d owned, %+v", seed, queued, lastPasses, r.waited, busy(r.e), r.e.owned, r.e.lanes[0])
 		}
 	}
 }
@@ -166,8 +178,9 @@ func TestQueueLimits(t *testing.T) {
 		"express":                   {func(r *queueRig) { r.e.lastLane = 1 }, false},
 		"too many bytes":            {func(r *queueRig) { r.e.lanes[0].bytes = queuedBytes }, false},
 		"too many slots":            {func(r *queueRig) { r.e.lanes[0].used = 5 }, false},
-		"a smaller share":           {func(r *queueRig) { r.e.pool.workers.Store(2) }, false},
-		"more blocks than a share":  {func(r *queueRig) { r.e.held = 5 }, false},
+		"a second chunk":            {func(r *queueRig) { r.e.pool.workers.Store(2) }, true},
+		"a third chunk":             {func(r *queueRig) { r.e.pool.workers.Store(2); r.e.lanes[0].used = 4 }, false},
+		"more blocks than a share":  {func(r *queueRig) { r.e.owned = 5 }, false},
 		"two tiles in each block":   {func(r *queueRig) { r.e.mailbox.blocks[1].used = 2 }, false},
 		"a slot for each block":     {func(r *queueRig) { r.e.mailbox.depth = 1 }, false},
 	} {
@@ -189,8 +202,8 @@ func TestQueueLimits(t *testing.T) {
 func TestQueuedTilesOfAnAbandonedChunkKeepTheirBlocks(t *testing.T) {
 	r := newQueueRig(t, 4, 2)
 	r.submitToAssign(0)
-	if f := r.submitToAssign(1); f.placement != ExecutedOnGPU || r.e.held != 4 || r.e.mailbox.blocks[3].used != 2 {
-		t.Fatalf("placement %d, %d blocks are held, slots in use: %+v", f.placement, r.e.held, r.e.mailbox.blocks)
+	if f := r.submitToAssign(1); f.placement != ExecutedOnGPU || r.e.owned != 4 || r.e.mailbox.blocks[3].used != 2 {
+		t.Fatalf("placement %d, %d blocks are owned, slots in use: %+v", f.placement, r.e.owned, r.e.mailbox.blocks)
 	}
 	lost := slices.Concat(r.e.inFlight[0].slots[:tilesEach], r.e.inFlight[1].slots[:tilesEach])
 	r.e.timeout, r.e.limit = 1, 1
@@ -205,7 +218,7 @@ func TestQueuedTilesOfAnAbandonedChunkKeepTheirBlocks(t *testing.T) {
 		}
 		r.e.mailbox.slots[s].report()
 	}
-	if !r.e.Quiesced() || r.e.pool.free(0) != 4 || r.e.held != 0 {
-		t.Errorf("%d blocks are free in the end, %d are held", r.e.pool.free(0), r.e.held)
+	if !r.e.Quiesced() || r.e.pool.free(0) != 4 || r.e.owned != 0 {
+		t.Errorf("%d blocks are free in the end, %d are owned", r.e.pool.free(0), r.e.owned)
 	}
 }

@@ -47,8 +47,7 @@ func (e *Engine) Ready(lane uint8) bool {
 	return true
 }
 
-// full reports whether the GPU encrypts or decrypts chunks of a lane and has too few free slots for another one, which cannot queue
-// either.
+// full reports whether a lane has too few free blocks for another chunk, and this chunk cannot queue.
 func (e *Engine) full(lane uint8) bool {
 	l := &e.lanes[lane]
 	return e.fewFree(lane) && !e.mayQueue(lane, l.slots, l.size)
@@ -57,7 +56,7 @@ func (e *Engine) full(lane uint8) bool {
 // fewFree reports whether the GPU encrypts or decrypts chunks of a lane and has too few free blocks for another one. A worker that
 // has its share of them gets more only while half of all are free, so that other workers find theirs.
 func (e *Engine) fewFree(lane uint8) bool {
-	const spare = 2 // times the slots of a chunk: other workers may find the same ones free
+	const spare = 2 // times the blocks of a chunk: other workers may find the same ones free
 	l := &e.lanes[lane]
 	switch {
 	case l.n == 0 || e.late || e.kernel.parked.Load():
@@ -67,7 +66,7 @@ func (e *Engine) fewFree(lane uint8) bool {
 	}
 	all := e.available(lane)
 	need := max(1, min(spare*l.slots, all/2))
-	if l.used+l.slots > all/int(e.pool.workers.Load()) {
+	if l.used+l.slots > e.share(lane) {
 		need = max(1, all/2)
 	}
 	return e.pool.free(e.reserved[lane]) < need
@@ -113,7 +112,10 @@ func (e *Engine) draining(lane uint8) bool {
 	return e.lanes[lane].deferred > 0 && !e.late && !e.kernel.parked.Load()
 }
 
-// available returns the number of slots for chunks of a lane.
+// share returns the worker's share of the blocks for chunks of a lane.
+func (e *Engine) share(lane uint8) int { return e.available(lane) / int(e.pool.workers.Load()) }
+
+// available returns the number of blocks for chunks of a lane.
 func (e *Engine) available(lane uint8) int { return e.pool.blocks - e.reserved[lane]*len(e.pool.words) }
 
 // saturated records a chunk, and reports whether the worker has more packets than it can process: it was not idle for some chunks,

@@ -11,7 +11,7 @@ import (
 // loan and of the lock" in docs/design/gpu.md first: it has the steps and their functions, in order.
 //
 // If the device leaves a packet to the host, the host assigns the numbers of this packet and of all later ones of the chunk.
-// The device assigns none to packets of the worker's next chunk before the last pass of this one is posted. So numbers are in
+// The device assigns none to packets of the worker's next chunk before the host has released the ticket lock, just before it posts the last pass of this one. So numbers are in
 // the order of transmission, as all packets to seal are in one lane (docs/design/dataplane.md). Exception: a packet that the
 // device has given a number (resultHostSeals); the host seals it with that.
 
@@ -29,8 +29,8 @@ type seqAssignment struct {
 	off      bool   // for tests
 	sas      []*ipsec.SA
 
-	// The host may hold the lock behind an abandoned chunk, which has no last pass to release it. So the next chunk does not wait,
-	// but joins it: if the host holds the lock (HOST_HOLDS), all of its packets are the host's, too, and the host releases the lock behind it.
+	// The host releases the lock when it posts a chunk's last pass. An abandoned chunk has none, so the next chunk does not wait,
+	// but joins it: if the host holds the lock (HOST_HOLDS), all of its packets are the host's, too, and the host releases the lock with its last pass.
 	joinsAbandoned bool // the next chunk
 	joining        bool // a chunk that does is in flight
 	lockBroken     bool // it was abandoned, too: the device may have lost count of tickets; until the kernel is launched again

@@ -87,7 +87,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 						}
 						c.N, c.Submitted = size, batch.Clock()
 						w.engine.Submit(c)
-						if f := &w.engine.inFlight[len(w.engine.inFlight)-1]; f.placement == ExecutedOnGPU && w.engine.mailbox.slots[f.slots[0]].queue.used > 1 {
+						if f := &w.engine.inFlight[len(w.engine.inFlight)-1]; f.placement == ExecutedOnGPU && w.engine.mailbox.slots[f.slots[0]].block.used > 1 {
 							behind++
 						}
 					}

@@ -23,7 +23,7 @@ type shim struct {
 	t *testing.T
 	*shimMemory
 	spiTable *spiTable
-	released []uint32 // of the mailbox, nil without tiles that assign sequence numbers
+	released []uint32 // of the mailbox
 	stdin    io.WriteCloser
 	stdout   io.ReadCloser
 	stderr   strings.Builder

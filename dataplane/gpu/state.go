@@ -18,8 +18,8 @@ type State struct {
 	Multiprocessors int   // that the kernel may use
 	Shape           Shape // of the kernel
 
-	Blocks     int  // of the kernel, one per slot
-	Awake      int  // blocks that poll their slot
+	Blocks     int  // of the kernel, without the watcher
+	Awake      int  // blocks that poll the mailbox
 	Parked     bool // the kernel does not run, for want of load
 	Wakes      uint64
 	WakeErr    error // why the parked kernel cannot return, as for want of memory; nil: it can

@@ -12,9 +12,9 @@ const (
 	plainTile    = 448     // packets
 	idleTile     = 128     // packets, of a worker without another chunk in flight
 	securedBatch = 9 << 10 // bytes of a warp batch with the keys of its packets
-	spreadBatch  = 2 << 10 // bytes without keys, while most slots are free: a chunk is finished sooner by more blocks
+	spreadBatch  = 2 << 10 // bytes without keys, while most blocks are free: a chunk is finished sooner by more blocks
 	keyRoom      = 400     // bytes per packet for its key; AES-128-GCM takes 290 to 704, less if neighbors share one
-	spreadShare  = 8       // a chunk is spread over one in so many free slots
+	spreadShare  = 8       // a chunk is spread over one in so many free blocks
 )
 
 // tiling divides chunks into tiles. Smaller tiles use more blocks of an idle GPU and keep queues short;
@@ -24,7 +24,7 @@ type tiling struct {
 	plainTile    int // packets of a tile without ESP
 	idleTile     int // the same, of a worker without another chunk in flight
 	securedBatch int // bytes of a warp batch of ESP packets and their keys
-	spreadBatch  int // bytes of ESP packets, while most slots are free
+	spreadBatch  int // bytes of ESP packets, while most blocks are free
 	inlineTiles  int // maximum tiles of a chunk with inlined headers
 }
 
@@ -46,7 +46,7 @@ func SecuredChunk(workers, gpus int) int {
 	return 96 << 10
 }
 
-// tiles returns the number of slots to take for a chunk of n packets, of which some are free, and the least that it needs. bytes are
+// tiles returns the wanted and the least number of tiles of a chunk of n packets, if some blocks are free. bytes are
 // those of its packets.
 func (t *tiling) tiles(n, bytes int, secured, idle bool, free int) (want, least int) {
 	least = t.least(n)
@@ -69,7 +69,7 @@ func (t *tiling) tiles(n, bytes int, secured, idle bool, free int) (want, least 
 	return max(min(want, maxTiles), least), least
 }
 
-// needed returns the number of slots that a chunk of n packets needs for tiles of the usual size.
+// needed returns the number of tiles of the usual size of a chunk of n packets.
 func (t *tiling) needed(n, bytes int, secured bool) int {
 	if secured {
 		return max(t.least(n), min(maxTiles, t.securedTiles(n, bytes+n*keyRoom, t.securedBatch)))
@@ -80,7 +80,7 @@ func (t *tiling) needed(n, bytes int, secured bool) int {
 // each returns the packets of a warp batch of a secured tile of n packets.
 func (t *tiling) each(n int) int { return (n + t.batches - 1) / t.batches }
 
-// least returns the number of slots that n packets need at least.
+// least returns the number of tiles that n packets need at least.
 func (t *tiling) least(n int) int { return (n + t.batches*batchFrames - 1) / (t.batches * batchFrames) }
 
 // securedTiles returns the number of tiles of n packets of ESP, for warp batches of some bytes.

@@ -97,17 +97,6 @@ DEVICE uint64_t atomic_exchange64(uint64_t *p, uint64_t v)
 #endif
 }
 
-/* Stores v if the word is from. */
-DEVICE void atomic_replace32(uint32_t *p, uint32_t from, uint32_t v)
-{
-#if ON_DEVICE
-	uint32_t old;
-	asm volatile("atom.relaxed.gpu.global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(p), "r"(from), "r"(v) : "memory");
-#else
-	__atomic_compare_exchange_n(p, &from, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
-#endif
-}
-
 /* Words of shared memory that other warps of the block store. */
 DEVICE uint32_t load_shared32(const uint32_t *p)
 {

@@ -17,7 +17,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 
 /* Serves the slots of each block until the host stops the kernel.
  *
- * Grid: the blocks of the mailbox, and the watcher. Block: a warp per batch of the largest tile, up to
+ * Grid: block_count blocks, and the watcher. Block: a warp per batch of the largest tile, up to
  * GATEWAY_THREADS threads. Dynamic shared memory: AES_BYTES and SHARED_HEADER bytes, and per warp
  * GATEWAY_SCRATCH and a staging buffer of 4 * ipsec.staging_words bytes.
  *

@@ -83,7 +83,7 @@
 #define DESC_LINE_LANES 8 /* 64-bit words of a descriptor cache line, one per lane */
 #define DESC_LINE_FRAMES 7
 #define BATCH_FRAMES 28 /* of a warp batch */
-#define RELEASED_TICKETS 2048 /* offset in the mailbox */
+#define RELEASED_AT 2048 /* offset in the mailbox */
 #define GATEWAY_DEPTH 2 /* slots of a gateway's block */
 #define FIRST_TILE 64 /* offset in a slot */
 #define TILE_PACKETS 2048 /* fields of a tile header: the packets are its remainder by this number, */

@@ -1,9 +1,9 @@
 /* Mailbox of a device: host memory through which workers pass tiles of chunks to blocks. Included by
  * warp_batch.h.
  *
- * A slot holds one tile and is served by one block. The host gives each tile a free slot, so a block
- * serves all workers. A gateway's block has two slots, which it serves in turn: if the worker that uses the block posts a tile while it
- * serves one, the block begins it at once when it ends that one.
+ * A slot holds one tile and is served by one block. A worker takes a free block for each tile,
+ * and returns it afterwards, so any block serves any worker. A gateway's block has two slots, which it serves in turn: if the worker
+ * posts a tile while the block processes one, the block begins it at once when it has finished that one.
  *
  *	done                     for each warp batch, the number of the last finished tile
  *	first                    of the block's first slot: the number of the block's first tile since the launch
@@ -65,7 +65,7 @@ struct mailbox {
 	uint32_t results, descriptors, jobs, headers, short_headers, completions; /* offsets in a slot; done is at 0 */
 	uint32_t block_count;                /* block block_count is the watcher (poll.h) */
 	const struct worker_memory *workers; /* by number; constant */
-	const uint32_t *control;             /* in host memory: the number of awake blocks, or STOP; and RELEASED_TICKETS bytes behind it, words by worker (ticket_lock.h) */
+	const uint32_t *control;             /* in host memory, the beginning of the mailbox: the number of awake blocks, or STOP; and from RELEASED_AT on, a word per worker (ticket_lock.h) */
 	uint32_t *awake;                     /* its copy in device memory */
 	struct tables tables;
 };

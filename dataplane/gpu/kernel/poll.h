@@ -15,7 +15,7 @@ struct shared {
 
 static_assert(sizeof(struct shared) == SHARED_HEADER, "the host allocates it");
 
-/* The slot of a block's tile with a number. depth is the slots of a block. */
+/* Returns the slot of the block's tile with a number. depth is the number of slots per block. */
 DEVICE uint8_t *slot_of(const struct mailbox *m, uint32_t depth, uint32_t number) { return m->slots + (uint64_t)(blockIdx.x * depth + number % depth) * m->slot_bytes; }
 
 /* Polling consumes PCIe bandwidth. Blocks that the host does not use poll a word of device memory

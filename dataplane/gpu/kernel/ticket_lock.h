@@ -3,8 +3,8 @@
  *
  * Behind the first packet of a chunk that only the host can number, the host holds the lock (HOST_HOLDS): later batches of the chunk pass
  * it on as it is, and the next chunk waits until the host has taken numbers for these packets, and has released the lock: it stores the
- * ticket after the chunk's last one in the mailbox, by worker. So numbers stay in order. A tile would not do: it may be behind the one
- * that waits, in the same block.
+ * ticket after the chunk's last one in the mailbox, by worker. So numbers stay in order. A tile cannot release it: it may be
+ * behind the waiting tile in the same block.
  *
  * The descriptors of a warp batch have, in the words that have the tile header otherwise:
  *
@@ -12,8 +12,8 @@
  *	cache line 2  nonzero: the tile waits while the host holds the lock. It is the first tile of its chunk
  *
  * If the host holds the lock when a tile comes that does not wait, all packets of that tile are the host's, too. Such are the later
- * tiles of a chunk, and the first tile behind a chunk that the host has abandoned: that chunk has no last pass, so the next
- * chunk joins it, and the host releases the lock behind that one (joinsAbandoned in seq_assign.go).
+ * tiles of a chunk, and the first tile behind a chunk that the host has abandoned: the host releases the lock with a last pass, which that chunk does not have, so the next
+ * chunk joins it, and the host releases the lock with the last pass of that one (joinsAbandoned in seq_assign.go).
  *
  * Included by seq_assign.h. */
 #ifndef WARPROUTE_TICKET_LOCK_H
@@ -23,8 +23,8 @@
 
 /* The ticket lock of a worker, for a tile. */
 struct ticket_lock {
-	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock, and HOST_HOLDS */
-	const uint32_t *released; /* of the worker, in host memory: the last ticket at which the host has released the lock */
+	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock, and HOST_HOLDS if the host held it when it was passed on */
+	const uint32_t *released; /* of the worker, in host memory: ticket of the batch to which the host has last released it */
 	uint32_t first;        /* ticket of the tile's first batch */
 	uint32_t waits;        /* while the host holds the lock: cache line 2 */
 	uint32_t batches;      /* of the tile */
@@ -53,7 +53,7 @@ DEVICE uint32_t wait_for_ticket(const struct ticket_lock *lock)
 	for (polls = 0; v & HOST_HOLDS && polls < HOST_POLLS && host_load32(lock->released) != ticket; polls++)
 		;
 	if (v & HOST_HOLDS)
-		fence_acq_rel_sys(); /* the numbers that the host took before */
+		fence_acq_rel_sys(); /* orders this tile's accesses after what the host did before the release */
 	return 0;
 }
 
@@ -82,10 +82,10 @@ DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block_ser
 	return __shfl_sync(FULL_MASK, state, 0);
 }
 
-/* Releases the lock to the next batch. first is a lane's first number, or 0. No fence is between the additions of numbers and the accesses
+/* Releases the lock to the next batch. first is a lane's first number, or 0. There is no fence between the additions of numbers and the accesses
  * to the lock: each would take as long as all additions of a tile. Multiprocessors issue the accesses of their warps in order; if one did
- * not, neighboring batches would swap numbers, but never share them. Another block gets the lock when the additions of the last batch
- * have returned. */
+ * not, neighboring batches or tiles would swap numbers, but never share them. Another block gets the lock when the additions of the last
+ * batch have returned. */
 DEVICE void release_lock(const struct ticket_lock *lock, uint32_t *block_serving, const struct tile *tile, uint32_t batch, uint32_t state, uint64_t first)
 {
 	__syncwarp();
@@ -94,7 +94,7 @@ DEVICE void release_lock(const struct ticket_lock *lock, uint32_t *block_serving
 			store_shared32(block_serving, block_serving_of(tile, batch + 1) | state);
 		return;
 	}
-	uint32_t returned = __all_sync(FULL_MASK, first != ~0ull) != 0; /* always 1: a number is below SEQS_RETIRED plus a few */
+	uint32_t returned = __all_sync(FULL_MASK, first != ~0ull) != 0; /* always 1: makes the store wait for the results */
 	if (lane_id() == 0 && !(state & LOCK_TIMEOUT))
 		store32(lock->now_serving, (lock->first + batch + returned) << 1 | state);
 }
@@ -105,9 +105,10 @@ DEVICE uint32_t *now_serving_of(const struct ipsec_tables *ipsec, uint32_t heade
 	return ipsec->now_serving + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS * (SECTOR / 4);
 }
 
+/* The host's word of a tile's worker. */
 DEVICE const uint32_t *released_of(const struct mailbox *m, uint32_t header)
 {
-	return m->control + RELEASED_TICKETS / 4 + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS;
+	return m->control + RELEASED_AT / 4 + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS;
 }
 
 #endif

@@ -73,7 +73,7 @@ static void *resident(void *arg)
 	struct kernel *k = arg;
 	u32 number[MOST_SLOTS], idle = 0;
 
-	for (u32 i = 0; i < k->m.slot_count; i++)
+	for (u32 i = 0; i < k->m.block_count; i++)
 		number[i] = *(const u32 *)(k->m.slots + (size_t)i * k->m.slot_bytes + FIRST_TILE);
 	while (__atomic_load_n(k->m.control, __ATOMIC_ACQUIRE) != STOP) {
 		if (is_paused() || idle > SLEEP_AFTER) {
@@ -83,7 +83,7 @@ static void *resident(void *arg)
 		if (is_paused())
 			continue;
 		idle++;
-		for (u32 i = 0; i < k->m.slot_count; i++) {
+		for (u32 i = 0; i < k->m.block_count; i++) {
 			uint8_t *slot = k->m.slots + (size_t)i * k->m.slot_bytes;
 			uint64_t doorbell = __atomic_load_n((uint64_t *)(slot + k->m.descriptors), __ATOMIC_ACQUIRE);
 			if ((u32)doorbell != number[i])
