@@ -233,7 +233,7 @@ func (e *Engine) post(f *flight) {
 // tileStart returns the first packet of tile k.
 func (f *flight) tileStart(k int) int { return f.chunk.N * k / f.tiles }
 
-// Done reports whether a chunk is done. On a GPU timeout all unfinished chunks on the GPU are lost. It may
+// Done reports whether a chunk is done. It is called for the oldest chunk of a lane first (lastPassBlocked). On a GPU timeout all unfinished chunks on the GPU are lost. It may
 // sleep for a comparison: see retries.
 func (e *Engine) Done(c *batch.Chunk) bool {
 	i := 0

@@ -259,8 +259,12 @@ func (m *mailbox) nextSlot(i uint16) uint16 {
 func (m *mailbox) blockOf(slot uint16) int { return int(slot) / m.depth }
 
 // releaseLock releases the ticket lock of a worker, which the host holds, to the batch with a ticket (kernel/ticket_lock.h).
+// Chunks of two lanes may be released in another order than that of their tickets: the later ticket stays, as the device has
+// passed the earlier one.
 func (m *mailbox) releaseLock(worker, ticket uint32) {
-	atomic.StoreUint32(&m.released[worker], ticket%tickets)
+	if last := m.released[worker]; last == noTicket || (ticket-last)%tickets < tickets/2 {
+		atomic.StoreUint32(&m.released[worker], ticket%tickets)
+	}
 }
 
 // begin begins the next tile of the slot's block.

@@ -12,7 +12,7 @@ import "slices"
 // ticket lock.
 
 const (
-	// queuedShare limits the slots of a worker's chunks, those that queue included: a percentage of its share of the blocks, or two chunks.
+	// queuedShare limits the slots of a worker's chunks, those that queue included: a percentage of its share of the blocks, or those of two chunks.
 	queuedShare = 150
 	// queuedBytes limits the bytes of the chunks with which a tile may queue; each worker has an equal part. With more, tiles would only
 	// wait for PCIe.

@@ -31,18 +31,7 @@ func newQueueRig(t *testing.T, blocks, chunks int) *queueRig {
 	r.e.mailbox, r.e.timeout, r.e.limit = m, 1<<40, 1<<40
 	r.e.ipsec = newIPsecPath(chunks, 16, maxKeys)
 	r.e.tiling.securedBatch = 16 / tilesEach * (142 + keyRoom)
-	numbers := uint64(0) // the next one of the SA
-	r.addLender(func(s *slot, n int) {
-		for i, q := range s.requests()[:n] {
-			s.answers()[i] = numbers
-			switch count := uint64(posted(s, i).Addr); q.What {
-			case requestLend:
-				numbers = uint64(q.SeqHigh)<<32 + uint64(q.SeqLow) - count + 1
-			case requestTake:
-				numbers += count
-			}
-		}
-	})
+	r.addLender(numbersOfOneSA())
 	for b := range r.next {
 		r.next[b] = atomic.LoadUint32(m.slots[b*gatewayDepth].first)
 	}

@@ -152,6 +152,22 @@ func (r *passesRig) addLender(answer func(s *slot, n int)) {
 	r.e.lender.start()
 }
 
+// numbersOfOneSA returns the answers of a device to which the numbers of one SA are lent.
+func numbersOfOneSA() func(s *slot, n int) {
+	next := uint64(0)
+	return func(s *slot, n int) {
+		for i, q := range s.requests()[:n] {
+			s.answers()[i] = next
+			switch count := uint64(posted(s, i).Addr); q.What {
+			case requestLend:
+				next = uint64(q.SeqHigh)<<32 + uint64(q.SeqLow) - count + 1
+			case requestTake:
+				next += count
+			}
+		}
+	}
+}
+
 // submitToAssign submits chunk k of the rig for the device to assign sequence numbers.
 func (r *passesRig) submitToAssign(k int) *flight {
 	if r.e.lender == nil {
@@ -256,6 +272,33 @@ func TestChunksKeepTheLock(t *testing.T) {
 	}
 	if stats := r.sa.Stats(); stats.Packets != 32 || stats.Bytes != 32*128 {
 		t.Errorf("%+v after 32 packets of 128 bytes", stats)
+	}
+}
+
+// TestLockIsNotReleasedBackwards: the last passes of two lanes are posted in another order than their tickets have.
+func TestLockIsNotReleasedBackwards(t *testing.T) {
+	r := newPassesRig(t, 4, 2)
+	r.addLender(numbersOfOneSA())
+	r.chunks[0].Lane = 1
+	for k := range r.chunks {
+		r.submitToAssign(k)
+	}
+	for i := range r.e.inFlight {
+		r.assign(&r.e.inFlight[i], func(i int) bool { return i == 5 })
+	}
+	first, second := r.e.inFlight[0].ticket, r.e.inFlight[1].ticket
+	if r.e.Done(r.chunks[0]); r.e.lanes[0].inFirstPass+r.e.lanes[1].inFirstPass != 0 || first == second || r.e.mailbox.released[0] != second {
+		t.Errorf("the lock is released at ticket %d, want %d", r.e.mailbox.released[0], second)
+	}
+	r.finish(&r.e.inFlight[0], batch.Result{})
+	r.finish(&r.e.inFlight[1], batch.Result{})
+	await(r.e, r.chunks[0])
+	await(r.e, r.chunks[1])
+	for _, c := range []struct{ last, next, want uint32 }{{noTicket, 0, 0}, {12, 10, 12}, {12, 14, 14}, {tickets - 2, tickets + 3, 3}, {3, tickets - 2, 3}} {
+		r.e.mailbox.released[0] = c.last
+		if r.e.mailbox.releaseLock(0, c.next); r.e.mailbox.released[0] != c.want {
+			t.Errorf("released at %d, then at %d: %d, want %d", c.last, c.next, r.e.mailbox.released[0], c.want)
+		}
 	}
 }
 
