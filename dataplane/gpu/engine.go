@@ -130,8 +130,9 @@ func (e *Engine) Name() string {
 	return e.cpu.Name()
 }
 
-// Submit passes a chunk to the GPU as tiles, each in a slot of a free block or behind another tile (queue.go). The CPU engine executes the chunk if the
-// GPU is out of use or parked, if too few blocks are free and it cannot queue, or if the CPU is chosen (Options.Choose).
+// Submit passes a chunk to the GPU as tiles, each to a free block or behind another tile (queue.go). The CPU engine
+// executes the chunk if the GPU is out of use or parked, if too few blocks are free and it cannot queue, or if the CPU
+// is chosen (Options.Choose).
 func (e *Engine) Submit(c *batch.Chunk) {
 	e.inFlight = e.inFlight[:len(e.inFlight)+1]
 	f := &e.inFlight[len(e.inFlight)-1]
@@ -203,8 +204,9 @@ func (e *Engine) ProcessReassembled(p []byte, origin batch.Origin) (batch.Frame,
 	return e.cpu.ProcessReassembled(p, origin)
 }
 
-// post writes the tiles of a chunk to its slots. If the device assigned its numbers, it first releases the ticket lock. If the worker has no other chunk in flight and the tiles
-// are small, it inlines their headers (low-latency path).
+// post writes the tiles of a chunk to its slots. If the worker has no other chunk in flight and the tiles
+// are small, it inlines their headers (low-latency path). If this is the last pass of a chunk to which the device
+// assigned numbers, it releases the ticket lock first.
 func (e *Engine) post(f *flight) {
 	c, umem := f.chunk, []byte(nil)
 	if f.assignsSeqs() {
@@ -233,8 +235,8 @@ func (e *Engine) post(f *flight) {
 // tileStart returns the first packet of tile k.
 func (f *flight) tileStart(k int) int { return f.chunk.N * k / f.tiles }
 
-// Done reports whether a chunk is done. It is called for the oldest chunk of a lane first (lastPassBlocked). On a GPU timeout all unfinished chunks on the GPU are lost. It may
-// sleep for a comparison: see retries.
+// Done reports whether a chunk is done. The caller asks for the oldest chunk of a lane first (lastPassBlocked). On a GPU
+// timeout all unfinished chunks on the GPU are lost. It may sleep for a comparison: see retries.
 func (e *Engine) Done(c *batch.Chunk) bool {
 	i := 0
 	for i < len(e.inFlight) && e.inFlight[i].chunk != c {

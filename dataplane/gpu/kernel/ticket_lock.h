@@ -12,8 +12,9 @@
  *	cache line 2  nonzero: the tile waits while the host holds the lock. It is the first tile of its chunk
  *
  * If the host holds the lock when a tile comes that does not wait, all packets of that tile are the host's, too. Such are the later
- * tiles of a chunk, and the first tile behind a chunk that the host has abandoned: the host releases the lock with a last pass, which that chunk does not have, so the next
- * chunk joins it, and the host releases the lock with the last pass of that one (joinsAbandoned in seq_assign.go).
+ * tiles of a chunk, and the first tile behind a chunk that the host has abandoned. The host releases the lock when it posts a last pass,
+ * and an abandoned chunk has none. So the next chunk joins it, and the host releases the lock when it posts the last pass of that one
+ * (joinsAbandoned in seq_assign.go).
  *
  * Included by seq_assign.h. */
 #ifndef WARPROUTE_TICKET_LOCK_H
