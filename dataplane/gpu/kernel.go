@@ -24,12 +24,12 @@ type workerMemory struct {
 }
 
 // Launch shapes, as in forward.cu, gateway.cu and poll.h: threads of a block at most, and bytes of its
-// shared memory: a header, a scratch per warp, and AES tables.
+// shared memory: a header, a scratch per warp (of a gateway with its tile), and AES tables.
 const (
 	threads        = 512
 	forwardScratch = 4608
 	gatewayThreads = 320
-	gatewayScratch = 4096
+	gatewayScratch = 4128
 	sharedHeader   = 16
 	aesBytes       = 73728
 )

@@ -33,10 +33,10 @@ func TestShapesOfBoards(t *testing.T) {
 		board            limits
 		forward, gateway Shape
 	}{
-		{"H200", hopper, Shape{16, 73744, 0, 3}, Shape{10, 232304, 11760, 1}},
-		{"A100", ampere, Shape{16, 73744, 0, 2}, Shape{9, 166912, 6256, 1}},
-		{"L4", ada, Shape{16, 73744, 0, 1}, Shape{2, 101360, 9712, 1}},
-		{"A10", board(101376, 1024, 1536, 16), Shape{16, 73744, 0, 1}, Shape{2, 101360, 9712, 1}},
+		{"H200", hopper, Shape{16, 73744, 0, 3}, Shape{10, 232304, 11728, 1}},
+		{"A100", ampere, Shape{16, 73744, 0, 2}, Shape{9, 166912, 6224, 1}},
+		{"L4", ada, Shape{16, 73744, 0, 1}, Shape{2, 101360, 9680, 1}},
+		{"A10", board(101376, 1024, 1536, 16), Shape{16, 73744, 0, 1}, Shape{2, 101360, 9680, 1}},
 		{"T4", turing, Shape{14, 64528, 0, 1}, Shape{}},
 	} {
 		if s, err := forwardNeeds.shape(tt.board); err != nil || s != tt.forward {
@@ -49,7 +49,7 @@ func TestShapesOfBoards(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		const want = "the IPsec kernel needs 81936 bytes of shared memory per block, the GPU has 65536: too little shared memory"
+		const want = "the IPsec kernel needs 81968 bytes of shared memory per block, the GPU has 65536: too little shared memory"
 		if err.Error() != want || !errors.Is(err, errShared) {
 			t.Errorf("%s: %q, want %q", tt.name, err, want)
 		}
@@ -108,8 +108,8 @@ func TestWarpsCanBeChosen(t *testing.T) {
 		board             limits
 		warps, want, each int
 	}{
-		{gatewayNeeds, hopper, 4, 4, 35568}, {gatewayNeeds, hopper, 20, 10, 11760}, {gatewayNeeds, ada, 3, 3, 5104}, {gatewayNeeds, ada, 4, 3, 5104},
-		{gatewayNeeds, ada, 0, 2, 9712}, {forwardNeeds, hopper, 3, 3, 0},
+		{gatewayNeeds, hopper, 4, 4, 35536}, {gatewayNeeds, hopper, 20, 10, 11728}, {gatewayNeeds, ada, 3, 3, 5072}, {gatewayNeeds, ada, 4, 3, 5072},
+		{gatewayNeeds, ada, 0, 2, 9680}, {forwardNeeds, hopper, 3, 3, 0},
 	} {
 		if s, err := tt.needs.withWarps(tt.warps).shape(tt.board); err != nil || s.Warps != tt.want || s.Staging != tt.each {
 			t.Errorf("%s with %d warps: %+v, %v; want %d with %d bytes", tt.needs.name, tt.warps, s, err, tt.want, tt.each)

@@ -102,7 +102,7 @@ DEVICE uint32_t load_shared32(const uint32_t *p)
 {
 #if ON_DEVICE
 	uint32_t v;
-	asm volatile("ld.relaxed.cta.u32 %0, [%1];" : "=r"(v) : "l"(p) : "memory");
+	asm volatile("{ .reg .u64 a; cvta.to.shared.u64 a, %1; ld.relaxed.cta.shared.u32 %0, [a]; }" : "=r"(v) : "l"(p) : "memory");
 	return v;
 #else
 	return __atomic_load_n(p, __ATOMIC_RELAXED);
@@ -112,10 +112,29 @@ DEVICE uint32_t load_shared32(const uint32_t *p)
 DEVICE void store_shared32(uint32_t *p, uint32_t v)
 {
 #if ON_DEVICE
-	asm volatile("st.relaxed.cta.u32 [%0], %1;" :: "l"(p), "r"(v) : "memory");
+	asm volatile("{ .reg .u64 a; cvta.to.shared.u64 a, %0; st.relaxed.cta.shared.u32 [a], %1; }" :: "l"(p), "r"(v) : "memory");
 #else
 	__atomic_store_n(p, v, __ATOMIC_RELAXED);
 #endif
+}
+
+/* Sets bits of such a word. */
+DEVICE void or_shared32(uint32_t *p, uint32_t bits)
+{
+#if ON_DEVICE
+	asm volatile("{ .reg .u64 a; cvta.to.shared.u64 a, %0; red.relaxed.cta.shared.or.b32 [a], %1; }" :: "l"(p), "r"(bits) : "memory");
+#else
+	__atomic_fetch_or(p, bits, __ATOMIC_RELAXED);
+#endif
+}
+
+/* Returns v. The compiler computes or loads it here, not where it is used. */
+DEVICE uint32_t in_register(uint32_t v)
+{
+#if ON_DEVICE
+	asm volatile("mov.b32 %0, %0;" : "+r"(v));
+#endif
+	return v;
 }
 
 /* Orders memory accesses before the fence ahead of those after it, within the GPU. It is weaker

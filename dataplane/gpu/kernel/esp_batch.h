@@ -190,14 +190,14 @@ DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile 
 
 /* Returns the context of a lane, and updates w: the device has made the job if flags say so, else the host. */
 DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
-				  uint32_t *block_serving, uint32_t batch, struct desc_word *w, uint32_t flags)
+				  struct block_lock *block, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
 	if (flags & EXPECT_SA)
 		return expected_lane(m, tile, ipsec, batch, *w);
 	if (flags & FIND_SAS)
 		return received_lane_of(*w);
 	if (!(flags & HAS_JOBS))
-		return assigned_lane(m, tile, ipsec, scratch, block_serving, batch, w, flags);
+		return assigned_lane(m, tile, ipsec, scratch, block, batch, w, flags);
 	return esp_lane_of(load_job(m, tile, batch), *w);
 }
 
@@ -206,10 +206,10 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
  * tile header: with FIND_SAS, EXPECT_SA or ASSIGN_SEQS, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
-			      uint32_t *block_serving, uint32_t batch, struct desc_word w, uint32_t flags)
+			      struct block_lock *block, uint32_t batch, struct desc_word w, uint32_t flags)
 {
 	int find = (flags & FIND_SAS) != 0;
-	struct esp_lane c = begin_lane(m, tile, ipsec, scratch, block_serving, batch, &w, flags);
+	struct esp_lane c = begin_lane(m, tile, ipsec, scratch, block, batch, &w, flags);
 	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c.job) >= JOB_SEAL;
 	uint32_t pending = __ballot_sync(FULL_MASK, staged);
 	int active = job_kind(&c.job) == JOB_PLAIN;

@@ -2,16 +2,19 @@
  * blocks are smaller, because one takes most of a multiprocessor's shared memory. */
 #define CHECK_REVERSE_PATH 0
 #define ADD_TAGS 0
+#define FEW_REGISTERS
 
 #include "poll.h"
 #include "esp_batch.h"
 
-/* AES tables of a block. Its struct shared and the staging buffers of its warps follow. */
+/* AES tables of a block. Its struct shared follows, and then, by warp, the tile that the warp processes, for which there are no registers,
+ * and the staging buffers. */
 struct aes_memory {
 	uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 } __attribute__((aligned(16)));
 
-static_assert(sizeof(struct aes_memory) == AES_BYTES && sizeof(struct warp_scratch) == GATEWAY_SCRATCH, "the host allocates them");
+static_assert(sizeof(struct aes_memory) == AES_BYTES && sizeof(struct warp_scratch) + sizeof(struct tile) == GATEWAY_SCRATCH, "the host allocates them");
+static_assert(sizeof(struct block_lock) == sizeof(((struct shared *)0)->lock), "struct shared has room for it");
 
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 
@@ -19,7 +22,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  *
  * Grid: block_count blocks, and the watcher. Block: a warp per batch of the largest tile, up to
  * GATEWAY_THREADS threads. Dynamic shared memory: AES_BYTES and SHARED_HEADER bytes, and per warp
- * GATEWAY_SCRATCH and a staging buffer of 4 * ipsec.staging_words bytes.
+ * GATEWAY_SCRATCH (its scratch and its tile) and a staging buffer of 4 * ipsec.staging_words bytes.
  *
  * PCIe payload bytes per packet with an ESP job: reads 9 to 256 (descriptors, 256 per batch) + 16 (job) +
  * the packet from 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) +
@@ -33,7 +36,9 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	struct shared *sh = (struct shared *)(aes + 1);
 	uint32_t batch_index = warp_id();
 	struct warp_scratch *scratch = &sh->scratch[batch_index];
-	struct staging staging = {(uint32_t *)&sh->scratch[blockDim.x / WARP_SIZE] + batch_index * (uint32_t)ipsec.staging_words, (uint32_t)ipsec.staging_words};
+	uint32_t warps = blockDim.x / WARP_SIZE;
+	struct tile *tiles = (struct tile *)&sh->scratch[warps], *tile = &tiles[batch_index];
+	struct staging staging = {(uint32_t *)&tiles[warps] + batch_index * (uint32_t)ipsec.staging_words, (uint32_t)ipsec.staging_words};
 	struct aes_tables t = aes_tables_of(aes->encrypt, aes->decrypt, aes->inverse, lane_id());
 	struct poll_hint hint = {1, 0};
 
@@ -42,8 +47,9 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 			watch(&m);
 		return;
 	}
+	struct block_lock *lock = (struct block_lock *)sh->lock;
 	if (threadIdx.x == 0)
-		sh->block_serving = 0; /* of no tile: tile numbers begin with 1 */
+		*lock = (struct block_lock){0, 0}; /* of no tile: tile numbers begin with 1 */
 	aes_fill_encrypt(aes->encrypt, threadIdx.x, blockDim.x);
 	aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
 	__syncthreads();
@@ -60,18 +66,20 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 			continue;
 		while (!poll.ready && !read_batch(descriptors, batch_index, number, &poll.w))
 			;
-		struct tile tile = tile_of(&m, slot, number, header);
-		int active = has_packet(&tile, batch_index);
+		if (lane_id() == 0)
+			*tile = tile_of(&m, slot, number, header);
+		__syncwarp();
+		int active = has_packet(tile, batch_index);
 		if (header & (HAS_JOBS | FIND_SAS | EXPECT_SA) || (header & ASSIGN_SEQS) == ASSIGN_SEQS) {
-			process_esp_batch(&m, &tile, &ipsec, &staging, &t, scratch, &sh->block_serving, batch_index, poll.w, header);
+			process_esp_batch(&m, tile, &ipsec, &staging, &t, scratch, lock, batch_index, poll.w, header);
 		} else if (header & SEQ_REQUESTS) {
-			serve_batch(&m, &tile, &ipsec, batch_index, poll.w);
+			serve_batch(&m, tile, &ipsec, batch_index, poll.w);
 		} else if (header & CLASSIFY) {
-			classify_batch(&m, &tile, &ipsec, scratch, batch_index, poll.w, (header & CLAMP_MSS) != 0);
+			classify_batch(&m, tile, &ipsec, scratch, batch_index, poll.w, (header & CLAMP_MSS) != 0);
 		} else {
-			struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
-			process_batch(&m, &tile, scratch, s, batch_index, poll.w, tile.umem + poll.w.low, active, ACCESS_32);
+			struct snapshot s = load_headers(&m, tile, scratch, poll.w, active);
+			process_batch(&m, tile, scratch, s, batch_index, poll.w, tile->umem + poll.w.low, active, ACCESS_32);
 		}
-		report_batch(&tile, batch_index);
+		report_batch(tile, batch_index);
 	}
 }

@@ -8,8 +8,7 @@ struct shared {
 	/* Header of the tile that warp 0 found, by the parity of its number: the previous one stays
 	 * valid until all warps have read the next one. */
 	uint32_t tile_header[2];
-	uint32_t block_serving; /* the batch of a tile that has the ticket lock (ticket_lock.h) */
-	uint32_t unused;
+	uint32_t lock[2]; /* of a gateway: struct block_lock (ticket_lock.h) */
 	struct warp_scratch scratch[]; /* by warp */
 };
 

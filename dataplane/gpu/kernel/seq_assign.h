@@ -140,7 +140,7 @@ DEVICE void store_host_seals(const struct mailbox *m, const struct tile *tile, u
 /* Returns the context of a lane whose packet is to be sealed with a sequence number that the device assigns, and moves w to the frame to
  * transmit. JOB_NONE: the lane has no packet, or it is the host's, and the result is stored. */
 DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
-				     uint32_t *block_serving, uint32_t batch, struct desc_word *w, uint32_t flags)
+				     struct block_lock *block, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
 	struct ticket_lock lock = {now_serving_of(ipsec, flags), released_of(m, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
 			    batch_count(flags)};
@@ -156,14 +156,15 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	if (to_host && lane_id() > lowest_bit(to_host)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
 	struct sharers s = sharers_of(n.key);
-	uint64_t first = 0;
+	/* An early release is for speed: it makes small packets faster, but longer ones slower (docs/performance.md). */
+	int early = __all_sync(FULL_MASK, !received || (frame.high & 0xffff) <= HEAD_SEGMENTS * SEGMENT), takes = n.key != NO_SA && s.place == 0;
+	struct lock_release release = release_of(&lock, tile, batch, to_host ? HOST_HOLDS : 0, early);
+	uint64_t *next = &ipsec->seqs[n.key].next;
 
-	uint32_t state = acquire_lock(&lock, block_serving, tile, batch);
+	uint32_t state = acquire_lock(&lock, block, tile, batch);
+	uint64_t first = take_and_release(&lock, block, batch, release, state, next, s.count, takes && !state);
 	if (state)
 		n.key = NO_SA;
-	if (n.key != NO_SA && s.place == 0)
-		first = atomic_add64(&ipsec->seqs[n.key].next, s.count);
-	release_lock(&lock, block_serving, tile, batch, state | (to_host ? HOST_HOLDS : 0), first);
 	uint64_t seq = shuffle64(first, s.leader) + s.place;
 	int assigned = n.key != NO_SA && seq <= n.last;
 	if (!assigned || (n.job.flags & JOB_KIND) != JOB_SEAL) {

@@ -36,9 +36,14 @@ struct ticket_lock {
 #define HOST_POLLS (1u << 19) /* of host memory, about 1 s: then the host is taken to have abandoned the chunk behind which it holds the lock */
 #define LOCK_POLLS (1u << 22) /* a few seconds: a wrong ticket must not hang the kernel */
 
-/* The value of block_serving, the word in shared memory by which the lock passes within a tile, when a number of the tile's batches
- * have had the lock. */
-DEVICE uint32_t block_serving_of(const struct tile *tile, uint32_t batches) { return tile->number << 7 | batches << 2; }
+/* What the batches of a block share. */
+struct block_lock {
+	uint32_t serving;  /* the batch of a tile that has the lock: serving_of */
+	uint32_t returned; /* bits: batches of the tile whose additions have returned, without the last one */
+};
+
+/* The value of serving when a number of the tile's batches have had the lock. */
+DEVICE uint32_t serving_of(const struct tile *tile, uint32_t batches) { return tile->number << 7 | batches << 2; }
 
 /* Waits until the worker's word shows the ticket of a tile's first batch and, if the tile waits, while the host holds the lock. After
  * HOST_POLLS it waits for the host no longer. Returns the state of the lock: 0, HOST_HOLDS or LOCK_TIMEOUT. */
@@ -59,23 +64,40 @@ DEVICE uint32_t wait_for_ticket(const struct ticket_lock *lock)
 }
 
 /* Waits until the previous batch of the tile has released the lock. Returns the state in which it has passed it on. */
-DEVICE uint32_t wait_in_block(uint32_t *block_serving, const struct tile *tile, uint32_t batch)
+DEVICE uint32_t wait_in_block(struct block_lock *block, const struct tile *tile, uint32_t batch)
 {
-	uint32_t v;
+	uint32_t v, wanted = in_register(serving_of(tile, batch));
 
 	do
-		v = load_shared32(block_serving);
-	while ((v & ~(HOST_HOLDS | LOCK_TIMEOUT)) != block_serving_of(tile, batch));
+		v = load_shared32(&block->serving);
+	while ((v & ~(HOST_HOLDS | LOCK_TIMEOUT)) != wanted);
 	return v & (HOST_HOLDS | LOCK_TIMEOUT);
 }
 
+/* How a batch releases the lock. It is prepared before the lock is acquired, so that nothing is loaded under it. */
+struct lock_release {
+	int last;      /* it is the tile's last batch, and passes the lock to another block */
+	int passes;    /* this lane passes the lock to the next batch before the additions return */
+	uint32_t word; /* what it stores in serving, or if it is the last batch, its own ticket as in now_serving; without the state in which it acquires the lock */
+};
+
+/* Prepares the release of the lock by a batch. state is HOST_HOLDS if the host holds the lock afterwards, else 0. early is whether the lock
+ * may pass before the additions return. */
+DEVICE struct lock_release release_of(const struct ticket_lock *lock, const struct tile *tile, uint32_t batch, uint32_t state, int early)
+{
+	int last = batch + 1 == lock->batches;
+	uint32_t word = last ? (lock->first + batch) << 1 : serving_of(tile, batch + 1);
+
+	return (struct lock_release){(int)in_register((uint32_t)last), (int)in_register(early && !last && lane_id() == 0), in_register(word | state)};
+}
+
 /* Acquires the lock for a batch. All lanes call it. Returns its state: unless that is 0, all packets of the batch are the host's. */
-DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block_serving, const struct tile *tile, uint32_t batch)
+DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, struct block_lock *block, const struct tile *tile, uint32_t batch)
 {
 	uint32_t state = 0;
 
 	if (lane_id() == 0 && batch > 0) {
-		state = wait_in_block(block_serving, tile, batch);
+		state = wait_in_block(block, tile, batch);
 	} else if (lane_id() == 0) {
 		state = wait_for_ticket(lock);
 	}
@@ -83,21 +105,41 @@ DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, uint32_t *block_ser
 	return __shfl_sync(FULL_MASK, state, 0);
 }
 
-/* Releases the lock to the next batch. first is a lane's first number, or 0. There is no fence between the additions of numbers and the accesses
- * to the lock: each would take as long as all additions of a tile. Multiprocessors issue the accesses of their warps in order; if one did
- * not, neighboring batches or tiles would swap numbers, but never share them. Another block gets the lock when the additions of the last
- * batch have returned. */
-DEVICE void release_lock(const struct ticket_lock *lock, uint32_t *block_serving, const struct tile *tile, uint32_t batch, uint32_t state, uint64_t first)
+/* Takes count numbers from next if take is set, and releases the lock, in a state. All lanes call it. Returns the first number, or 0.
+ *
+ * Within the tile, an early release does not wait until the additions return, which takes longer than all else under the lock. There is no
+ * fence between them and the store: __syncwarp keeps their order in the program, and multiprocessors issue the accesses of a warp in
+ * order. If one did not, neighboring batches would swap numbers, but never share them. Another block gets the lock when all additions of
+ * the tile have returned. */
+DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lock *block, uint32_t batch, struct lock_release release, uint32_t state,
+				 uint64_t *next, uint32_t count, int take)
 {
+	uint64_t first = 0;
+
+	if (take)
+		first = atomic_add64(next, count);
 	__syncwarp();
-	if (batch + 1 < lock->batches) {
-		if (lane_id() == 0)
-			store_shared32(block_serving, block_serving_of(tile, batch + 1) | state);
-		return;
+	if (release.passes)
+		store_shared32(&block->serving, release.word | state);
+	__syncwarp();
+	/* The value of first: serving is never ~0. As it depends on a load behind the store, the driver's compiler cannot wait for the
+	 * additions in front of the store. */
+	uint64_t behind = first + (load_shared32(&block->serving) == ~0u);
+	uint32_t returned = __all_sync(FULL_MASK, behind != ~0ull) != 0; /* always 1: what depends on it waits for the additions */
+	if (lane_id() != 0)
+		return first;
+	if (!release.last) {
+		or_shared32(&block->returned, returned << batch);
+		if (!release.passes)
+			store_shared32(&block->serving, release.word | state);
+		return first;
 	}
-	uint32_t returned = __all_sync(FULL_MASK, first != ~0ull) != 0; /* always 1: makes the store wait for the results */
-	if (lane_id() == 0 && !(state & LOCK_TIMEOUT))
-		store32(lock->now_serving, (lock->first + batch + returned) << 1 | state);
+	while (load_shared32(&block->returned) != (1u << batch) - 1)
+		;
+	store_shared32(&block->returned, 0);
+	if (!(state & LOCK_TIMEOUT))
+		store32(lock->now_serving, (release.word | state) + 2 * returned); /* the next ticket */
+	return first;
 }
 
 /* The word of a tile's worker. Words are in sectors of their own. */

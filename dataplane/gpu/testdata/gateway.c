@@ -22,7 +22,7 @@ static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[
 static struct tile tile;
 static uint32_t batch;
 static uint32_t flags; /* of the tile */
-static uint32_t block_serving;
+static struct block_lock block_lock;
 static uint8_t reads[SEGMENTS]; /* of each segment of the UMEM, for the current tile */
 
 static void count_read(const uint8_t *p)
@@ -68,7 +68,7 @@ static void lane(void)
 	else if (flags & CLASSIFY && !(flags & (FIND_SAS | SEQ)))
 		classify_batch(&mailbox, &tile, &ipsec_tables, &scratch, batch, w, (flags & CLAMP_MSS) != 0);
 	else
-		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_serving, batch, w, flags);
+		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_lock, batch, w, flags);
 	end_lane();
 }
 
@@ -102,6 +102,10 @@ static void work_on(uint32_t header)
 	for (batch = 0; batch < batch_count(header); batch++) {
 		memset(staging.words, 0xa5, 4 * staging.size);
 		run_lanes(lane);
+		if (batch + 1 == batch_count(header) && block_lock.returned) {
+			fprintf(stderr, "gateway: behind a tile, additions of batches %#x are still recorded\n", block_lock.returned);
+			exit(1);
+		}
 		if (!(flags & (FIND_SAS | CLASSIFY | EXPECT_SA | SEQ)) && keeps_keys()) {
 			fprintf(stderr, "gateway: a key is left in the staging buffer\n");
 			exit(1);
