@@ -24,7 +24,7 @@ type workerMemory struct {
 }
 
 // Launch shapes, as in forward.cu, gateway.cu and poll.h: threads of a block at most, and bytes of its
-// shared memory: a header, a scratch per warp (of a gateway with its tile), and AES tables.
+// shared memory: a header, a scratch per warp, in a gateway also its struct tile, and AES tables.
 const (
 	threads        = 512
 	forwardScratch = 4608

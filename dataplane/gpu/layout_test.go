@@ -125,7 +125,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("GATEWAY_THREADS", gatewayThreads)
 	h.Define("SHARED_HEADER", sharedHeader, "bytes of shared memory: per block,")
 	h.Define("FORWARD_SCRATCH", forwardScratch, "per warp,")
-	h.Define("GATEWAY_SCRATCH", gatewayScratch)
+	h.Define("GATEWAY_SCRATCH", gatewayScratch, "with its struct tile,")
 	h.Define("AES_BYTES", aesBytes, "and of a gateway's block")
 	h.Struct("worker_memory", workerMemory{}, "umem", "bytes")
 	h.Struct("mailbox", params{}, "slots", "slot_bytes", "results", "descriptors", "jobs", "headers", "short_headers", "completions", "block_count",

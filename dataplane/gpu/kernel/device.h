@@ -118,7 +118,7 @@ DEVICE void store_shared32(uint32_t *p, uint32_t v)
 #endif
 }
 
-/* Sets bits of such a word. */
+/* Sets bits of a word of shared memory atomically. */
 DEVICE void or_shared32(uint32_t *p, uint32_t bits)
 {
 #if ON_DEVICE
@@ -128,7 +128,7 @@ DEVICE void or_shared32(uint32_t *p, uint32_t bits)
 #endif
 }
 
-/* Returns v. The compiler computes or loads it here, not where it is used. */
+/* Returns v, which is computed or loaded here, not where it is used. */
 DEVICE uint32_t in_register(uint32_t v)
 {
 #if ON_DEVICE

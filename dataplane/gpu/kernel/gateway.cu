@@ -7,8 +7,8 @@
 #include "poll.h"
 #include "esp_batch.h"
 
-/* AES tables of a block. Its struct shared follows, and then, by warp, the tile that the warp processes, for which there are no registers,
- * and the staging buffers. */
+/* AES tables of a block. Its struct shared follows, then the tiles that its warps process, for which there are no registers,
+ * and then their staging buffers. */
 struct aes_memory {
 	uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 } __attribute__((aligned(16)));

@@ -114,7 +114,7 @@
 #define GATEWAY_THREADS 320
 #define SHARED_HEADER 16 /* bytes of shared memory: per block, */
 #define FORWARD_SCRATCH 4608 /* per warp, */
-#define GATEWAY_SCRATCH 4128
+#define GATEWAY_SCRATCH 4128 /* with its struct tile, */
 #define AES_BYTES 73728 /* and of a gateway's block */
 
 /* ESP jobs (job.h): kinds and flags. */

@@ -156,7 +156,8 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	if (to_host && lane_id() > lowest_bit(to_host)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
 	struct sharers s = sharers_of(n.key);
-	/* An early release is for speed: it makes small packets faster, but longer ones slower (docs/performance.md). */
+	/* Early if all packets fit in their heads: that shortens the latency of small packets. For all sizes, it lowered the rate of
+	 * longer ones (docs/performance.md). */
 	int early = __all_sync(FULL_MASK, !received || (frame.high & 0xffff) <= HEAD_SEGMENTS * SEGMENT), takes = n.key != NO_SA && s.place == 0;
 	struct lock_release release = release_of(&lock, tile, batch, to_host ? HOST_HOLDS : 0, early);
 	uint64_t *next = &ipsec->seqs[n.key].next;

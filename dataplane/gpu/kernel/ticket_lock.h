@@ -36,10 +36,10 @@ struct ticket_lock {
 #define HOST_POLLS (1u << 19) /* of host memory, about 1 s: then the host is taken to have abandoned the chunk behind which it holds the lock */
 #define LOCK_POLLS (1u << 22) /* a few seconds: a wrong ticket must not hang the kernel */
 
-/* What the batches of a block share. */
+/* The part of the lock that is in shared memory, for the batches of a block. */
 struct block_lock {
-	uint32_t serving;  /* the batch of a tile that has the lock: serving_of */
-	uint32_t returned; /* bits: batches of the tile whose additions have returned, without the last one */
+	uint32_t serving;  /* the batch of a tile that has the lock (serving_of), and the state in which it gets it */
+	uint32_t returned; /* a bit per batch but the tile's last one: its additions have returned */
 };
 
 /* The value of serving when a number of the tile's batches have had the lock. */
@@ -108,8 +108,8 @@ DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, struct block_lock *
 /* Takes count numbers from next if take is set, and releases the lock, in a state. All lanes call it. Returns the first number, or 0.
  *
  * Within the tile, an early release does not wait until the additions return, which takes longer than all else under the lock. There is no
- * fence between them and the store: __syncwarp keeps their order in the program, and multiprocessors issue the accesses of a warp in
- * order. If one did not, neighboring batches would swap numbers, but never share them. Another block gets the lock when all additions of
+ * fence between them and the store: __syncwarp keeps their order in the program, and the additions of a multiprocessor arrive at the L2
+ * cache in the order of issue (observed, not documented). If they did not, neighboring batches would swap numbers, but never share them. Another block gets the lock when all additions of
  * the tile have returned. */
 DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lock *block, uint32_t batch, struct lock_release release, uint32_t state,
 				 uint64_t *next, uint32_t count, int take)
@@ -122,7 +122,7 @@ DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lo
 	if (release.passes)
 		store_shared32(&block->serving, release.word | state);
 	__syncwarp();
-	/* The value of first: serving is never ~0. As it depends on a load behind the store, the driver's compiler cannot wait for the
+	/* The same as first, since serving is never ~0. It depends on a load behind the store, so the compiler cannot move the wait for the
 	 * additions in front of the store. */
 	uint64_t behind = first + (load_shared32(&block->serving) == ~0u);
 	uint32_t returned = __all_sync(FULL_MASK, behind != ~0ull) != 0; /* always 1: what depends on it waits for the additions */

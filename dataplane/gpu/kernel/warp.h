@@ -49,8 +49,8 @@ DEVICE int __syncthreads_or(int p)
 DEVICE void __nanosleep(uint32_t ns) { asm volatile("nanosleep.u32 %0;" :: "r"(ns)); }
 #endif
 
-/* With FEW_REGISTERS, what depends on the lane is computed where it is used. Otherwise the compiler computes it at the beginning of the
- * kernel; the gateway has no registers to keep it in, and keeps it in local memory, for which the L1 cache is too small. */
+/* FEW_REGISTERS makes lane_id read %tid.x at each use. Otherwise the compiler computes what depends on it at the start of the kernel, and
+ * spills it to local memory, for which the L1 cache is too small. */
 #ifdef FEW_REGISTERS
 DEVICE uint32_t lane_id(void)
 {
