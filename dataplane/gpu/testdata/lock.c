@@ -1,0 +1,203 @@
+/* lock: threads as warps of blocks, of one lane each. They take sequence numbers for the batches of workers' tiles under the ticket lock
+ * (ticket_lock.h). A thread per worker is the host, which takes those of the batches that the device leaves to it. The numbers of each
+ * worker must be in the order of its batches, without gaps. The argument is the seed of the tiles. Prints how many batches got numbers
+ * from the device, and from the host. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "../kernel/warp.h"
+
+/* Words that change while a thread polls them. */
+static uint32_t polled32(const uint32_t *p)
+{
+	sched_yield();
+	return load32(p);
+}
+
+static uint32_t polled_shared32(const uint32_t *p)
+{
+	sched_yield();
+	return load_shared32(p);
+}
+
+/* Others run before the addition. */
+static uint64_t late_add64(uint64_t *p, uint64_t v)
+{
+	sched_yield();
+	return atomic_add64(p, v);
+}
+
+#define load32 polled32
+#define load_shared32 polled_shared32
+#define host_load32 polled32
+#define atomic_add64 late_add64
+#include "../kernel/ticket_lock.h"
+
+static uint32_t lane_id(void) { return 0; }
+static uint32_t __shfl_sync(uint32_t mask, uint32_t v, uint32_t lane) { return (void)mask, (void)lane, v; }
+static void __syncwarp(void) {}
+static int __all_sync(uint32_t mask, int p) { return (void)mask, p; }
+static __attribute__((unused)) uint32_t __ballot_sync(uint32_t mask, int p) { return (void)mask, p != 0; }
+static void subwarp_sync(uint32_t n) { (void)n; }
+static uint32_t subwarp_shfl_xor(uint32_t v, uint32_t distance, uint32_t n) { return (void)distance, (void)n, v; }
+static uint32_t subwarp_rotate(uint32_t v, uint32_t n, uint32_t width, uint32_t of) { return (void)n, (void)width, (void)of, v; }
+
+enum { WORKERS = 2, BLOCKS = 3, WARPS = 4, TILES = 600, SAS = 3 };
+
+struct batch {
+	uint32_t sa, count; /* of its packets; the SAs of a worker are its own */
+	int early, leaves;  /* releases the lock early; leaves later packets of the chunk to the host */
+	uint64_t first;     /* number */
+	int taken;          /* by the device */
+};
+
+/* A tile, which is also a chunk. */
+static struct plan {
+	struct tile tile;
+	struct ticket_lock lock;
+	uint32_t worker, block;
+	struct batch batches[WARPS];
+	uint32_t finished; /* batches */
+} plans[TILES];
+
+static struct block_lock blocks[BLOCKS];
+static pthread_barrier_t barriers[BLOCKS];
+static uint32_t now_serving[WORKERS], released[WORKERS];
+static uint64_t seqs[WORKERS][SAS];
+static uint32_t random_state;
+
+static uint32_t random_below(uint32_t n)
+{
+	random_state = random_state * 1664525 + 1013904223;
+	return (random_state >> 8) % n;
+}
+
+static void fail(const struct plan *p, const char *what, uint64_t value)
+{
+	fprintf(stderr, "lock: tile %ld, worker %u, block %u, ticket %u, %u batches: %s: %llu\n", (long)(p - plans), p->worker, p->block,
+		p->lock.first % TICKETS, p->lock.batches, what, (unsigned long long)value);
+	exit(1);
+}
+
+static void plan_tiles(void)
+{
+	uint32_t tickets[WORKERS], numbers[BLOCKS];
+
+	for (uint32_t w = 0; w < WORKERS; w++) {
+		tickets[w] = TICKETS - random_below(2 * TILES); /* they wrap in most runs */
+		now_serving[w] = tickets[w] << 1;
+		released[w] = TICKETS; /* none */
+	}
+	for (uint32_t b = 0; b < BLOCKS; b++)
+		numbers[b] = 0u - random_below(TILES);
+	for (struct plan *p = plans; p < plans + TILES; p++) {
+		p->worker = random_below(WORKERS);
+		p->block = random_below(BLOCKS);
+		p->tile.number = numbers[p->block]++;
+		p->lock = (struct ticket_lock){&now_serving[p->worker], &released[p->worker], tickets[p->worker], random_below(4) > 0, 1 + random_below(WARPS)};
+		tickets[p->worker] += p->lock.batches;
+		for (uint32_t b = 0; b < p->lock.batches; b++)
+			p->batches[b] = (struct batch){random_below(SAS), 1 + random_below(20), (int)random_below(2), random_below(8) == 0, 0, 0};
+	}
+}
+
+static void *run_warp(void *arg)
+{
+	uint32_t block = (uint32_t)(uintptr_t)arg / WARPS, warp = (uint32_t)(uintptr_t)arg % WARPS, delay = warp;
+
+	for (struct plan *p = plans; p < plans + TILES; p++) {
+		if (p->block != block)
+			continue;
+		pthread_barrier_wait(&barriers[block]);
+		if (blocks[block].returned)
+			fail(p, "additions recorded before the tile", blocks[block].returned);
+		pthread_barrier_wait(&barriers[block]);
+		if (warp >= p->lock.batches)
+			continue;
+		struct batch *b = &p->batches[warp];
+		for (delay = delay * 5 + 1; delay >> 4 & 3; delay = delay * 5 + 1)
+			sched_yield();
+		struct lock_release release = release_of(&p->lock, &p->tile, warp, b->leaves ? HOST_HOLDS : 0, b->early);
+		uint32_t state = acquire_lock(&p->lock, &blocks[block], &p->tile, warp);
+		if (state & LOCK_TIMEOUT)
+			fail(p, "the lock did not come to batch", warp);
+		b->taken = !state;
+		uint64_t first = take_and_release(&p->lock, &blocks[block], warp, release, state, &seqs[p->worker][b->sa], b->count, b->taken);
+		if (b->taken)
+			b->first = first;
+		__atomic_fetch_add(&p->finished, 1, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+/* Returns the worker's next tile, or NULL. */
+static const struct plan *next_tile(const struct plan *p)
+{
+	for (const struct plan *n = p + 1; n < plans + TILES; n++)
+		if (n->worker == p->worker)
+			return n;
+	return NULL;
+}
+
+/* Takes the numbers that a worker's tiles leave to the host, when each is finished, and then releases the lock if the next tile waits. */
+static void *run_host(void *arg)
+{
+	for (struct plan *p = plans; p < plans + TILES; p++) {
+		if (p->worker != (uint32_t)(uintptr_t)arg)
+			continue;
+		while (__atomic_load_n(&p->finished, __ATOMIC_ACQUIRE) < p->lock.batches)
+			sched_yield();
+		int holds = 0;
+		for (struct batch *b = p->batches; b < p->batches + p->lock.batches; b++) {
+			holds |= !b->taken || b->leaves;
+			if (!b->taken)
+				b->first = __atomic_fetch_add(&seqs[p->worker][b->sa], b->count, __ATOMIC_RELAXED);
+		}
+		const struct plan *n = next_tile(p);
+		if (holds && n && n->lock.waits)
+			__atomic_store_n(&released[p->worker], n->lock.first % TICKETS, __ATOMIC_RELEASE);
+	}
+	return NULL;
+}
+
+static void check(void)
+{
+	uint64_t next[WORKERS][SAS] = {{0}};
+	uint32_t taken = 0, left = 0, holds[WORKERS] = {0};
+
+	for (struct plan *p = plans; p < plans + TILES; p++) {
+		if (p->lock.waits)
+			holds[p->worker] = 0;
+		for (struct batch *b = p->batches; b < p->batches + p->lock.batches; b++) {
+			if (b->first != next[p->worker][b->sa])
+				fail(p, "a batch has not the next number, but this", b->first);
+			if (b->taken == (int)holds[p->worker])
+				fail(p, "numbers of a batch taken by the wrong side, by the device", (uint64_t)b->taken);
+			next[p->worker][b->sa] += b->count;
+			holds[p->worker] |= (uint32_t)b->leaves;
+			*(b->taken ? &taken : &left) += 1;
+		}
+	}
+	printf("%u %u\n", taken, left);
+}
+
+int main(int argc, char **argv)
+{
+	pthread_t threads[BLOCKS * WARPS + WORKERS];
+
+	random_state = argc > 1 ? (uint32_t)atoi(argv[1]) : 1;
+	plan_tiles();
+	for (uint32_t b = 0; b < BLOCKS; b++)
+		pthread_barrier_init(&barriers[b], NULL, WARPS);
+	for (uintptr_t i = 0; i < BLOCKS * WARPS; i++)
+		pthread_create(&threads[i], NULL, run_warp, (void *)i);
+	for (uintptr_t w = 0; w < WORKERS; w++)
+		pthread_create(&threads[BLOCKS * WARPS + w], NULL, run_host, (void *)w);
+	for (uint32_t i = 0; i < BLOCKS * WARPS + WORKERS; i++)
+		pthread_join(threads[i], NULL);
+	check();
+	return 0;
+}
