@@ -157,8 +157,9 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 		n.key = NO_SA;
 	struct sharers s = sharers_of(n.key);
 	/* Early if all packets fit in their heads: that shortens the latency of small packets. For all sizes, it lowered the rate of
-	 * longer ones (docs/performance.md). */
-	int early = __all_sync(FULL_MASK, !received || (frame.high & 0xffff) <= HEAD_SEGMENTS * SEGMENT), takes = n.key != NO_SA && s.place == 0;
+	 * longer ones (docs/design/measurements.md). */
+	int early = __all_sync(FULL_MASK, !received || (frame.high & 0xffff) <= HEAD_SEGMENTS * SEGMENT);
+	int takes = n.key != NO_SA && s.place == 0;
 	struct lock_release release = release_of(&lock, tile, batch, to_host ? HOST_HOLDS : 0, early);
 	uint64_t *next = &ipsec->seqs[n.key].next;
 

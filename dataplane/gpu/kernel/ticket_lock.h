@@ -78,7 +78,7 @@ DEVICE uint32_t wait_in_block(struct block_lock *block, const struct tile *tile,
 struct lock_release {
 	int last;      /* it is the tile's last batch, and passes the lock to another block */
 	int passes;    /* this lane passes the lock to the next batch before the additions return */
-	uint32_t word; /* what it stores in serving, or if it is the last batch, its own ticket as in now_serving; without the state in which it acquires the lock */
+	uint32_t word; /* the next value of serving or, of the last batch, the present one of now_serving; without the state in which it acquires the lock */
 };
 
 /* Prepares the release of the lock by a batch. state is HOST_HOLDS if the host holds the lock afterwards, else 0. early is whether the lock
@@ -109,8 +109,8 @@ DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, struct block_lock *
  *
  * Within the tile, an early release does not wait until the additions return, which takes longer than all else under the lock. There is no
  * fence between them and the store: __syncwarp keeps their order in the program, and the additions of a multiprocessor arrive at the L2
- * cache in the order of issue (observed, not documented). If they did not, neighboring batches would swap numbers, but never share them. Another block gets the lock when all additions of
- * the tile have returned. */
+ * cache in the order of issue (observed, not documented). If they did not, neighboring batches would swap numbers, but never share
+ * them. Another block gets the lock when all additions of the tile have returned. */
 DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lock *block, uint32_t batch, struct lock_release release, uint32_t state,
 				 uint64_t *next, uint32_t count, int take)
 {
@@ -125,7 +125,7 @@ DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lo
 	/* The same as first, since serving is never ~0. It depends on a load behind the store, so the compiler cannot move the wait for the
 	 * additions in front of the store. */
 	uint64_t behind = first + (load_shared32(&block->serving) == ~0u);
-	uint32_t returned = __all_sync(FULL_MASK, behind != ~0ull) != 0; /* always 1: what depends on it waits for the additions */
+	uint32_t returned = __all_sync(FULL_MASK, behind != ~0ull) != 0; /* always 1: a store of it waits for the additions */
 	if (lane_id() != 0)
 		return first;
 	if (!release.last) {

@@ -49,8 +49,8 @@ DEVICE int __syncthreads_or(int p)
 DEVICE void __nanosleep(uint32_t ns) { asm volatile("nanosleep.u32 %0;" :: "r"(ns)); }
 #endif
 
-/* FEW_REGISTERS makes lane_id read %tid.x at each use. Otherwise the compiler computes what depends on it at the start of the kernel, and
- * spills it to local memory, for which the L1 cache is too small. */
+/* FEW_REGISTERS makes lane_id read %tid.x at each use. Otherwise the compiler computes values that depend on it at the start of the kernel,
+ * and spills them to local memory, for which the L1 cache is too small. */
 #ifdef FEW_REGISTERS
 DEVICE uint32_t lane_id(void)
 {
