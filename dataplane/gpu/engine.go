@@ -63,7 +63,7 @@ type flight struct {
 	pass      pass
 	passFlags uint32           // of the tile headers of its first pass
 	expected  esp.Expected     // the SA that it was posted for
-	ticket    uint32           // of the next chunk, if the device assigns its sequence numbers
+	ticket    uint64           // of the next chunk, if the device assigns its sequence numbers
 	revoked   uint32           // lender.revoked when it was posted
 	jobs      []esp.Job        // of its packets, nil without
 	slots     [maxTiles]uint16 // of its tiles, in order
@@ -210,7 +210,7 @@ func (e *Engine) ProcessReassembled(p []byte, origin batch.Origin) (batch.Frame,
 func (e *Engine) post(f *flight) {
 	c, umem := f.chunk, []byte(nil)
 	if f.assignsSeqs() {
-		e.mailbox.releaseLock(e.number, f.ticket)
+		e.releaseLock(f.ticket)
 	}
 	if f.jobs == nil && len(e.inFlight) == 1 && c.N <= min(f.tiles, inlineTiles)*inlineFrames {
 		umem = e.umem

@@ -29,7 +29,7 @@ const (
 	threads        = 512
 	forwardScratch = 4608
 	gatewayThreads = 320
-	gatewayScratch = 4128
+	gatewayScratch = 5152
 	sharedHeader   = 16
 	aesBytes       = 73728
 )

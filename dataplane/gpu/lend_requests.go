@@ -11,7 +11,9 @@ import (
 // Words of kernel/seq_assign.h.
 const (
 	maxTunnels      = 1 << 15
-	tickets         = 1 << 31
+	tickets         = 1 << 30
+	lockWaits       = 1 << 31
+	lockEarly       = 1 << 30
 	nowServingBytes = 32
 	saSeqsBytes     = 16
 	saExtendedShift = 48

@@ -17,6 +17,8 @@ const (
 	cacheLineFrames = 7
 	batchFrames     = 28 // maximum packets of a warp batch
 	batchBytes      = 256
+	linesPerBatch   = batchBytes / 8 / cacheLineWords
+	halfBatch       = 2 * cacheLineFrames // maximum packets of a warp batch with two cache lines in use
 
 	gatewayDepth = 2       // slots of a gateway's block
 	noTicket     = tickets // a ticket that no batch has
@@ -224,23 +226,35 @@ func (s *slot) write(frames []batch.Frame, each int) {
 // postWith is post with more words for each warp batch: words returns them by the batch's first packet.
 func (s *slot) postWith(frames []batch.Frame, each int, worker uint32, flags uint32, words func(first int) batchWords) {
 	s.write(frames, each)
-	var lines [maxBatches * batchBytes / 8 / cacheLineWords]uint64
+	var lines [linesPerBatch][maxBatches]uint64
 	s.begin()
 	number, header := uint64(s.number), tileHeader(frames, each, worker, flags)
 	for b := range s.batches {
 		w := words(b * each)
 		for i, word := range [...]uint32{header, w.line1, w.line2, w.line3} {
-			lines[4*b+i] = number | uint64(word)<<32
+			lines[i][b] = number | uint64(word)<<32
 		}
 	}
-	ordered.StoreLines(unsafe.Slice((*[cacheLineWords]uint64)(unsafe.Pointer(&s.descriptors[0])), 4*s.batches), lines[:4*s.batches])
+	for i := linesOf(each, flags) - 1; i >= 0; i-- {
+		ordered.StoreLines(unsafe.Slice((*[batchBytes / 8]uint64)(unsafe.Pointer(&s.descriptors[i*cacheLineWords])), s.batches), lines[i][:s.batches])
+	}
 }
 
-// publish stores the number of the tile and its header in each descriptor cache line, after the frames. A warp
-// accepts its batch when all four lines have the number. The first line is stored last, as warp 0 starts the block.
+// publish stores the number of the tile and its header in each descriptor cache line in use, after the frames. A warp
+// accepts its batch when all of these have the number. The first line is stored last, as warp 0 starts the block.
 func (s *slot) publish(header uint32) {
 	s.begin()
-	ordered.FillLines(&s.descriptors[0], 8*cacheLineWords, 4*s.batches, uint64(s.number)|uint64(header)<<32)
+	for i := linesOf(s.each, header) - 1; i >= 0; i-- {
+		ordered.FillLines(&s.descriptors[i*cacheLineWords], batchBytes, s.batches, uint64(s.number)|uint64(header)<<32)
+	}
+}
+
+// linesOf returns the number of cache lines in use of a warp batch of up to a number of packets, as descriptor_lanes of kernel/warp_batch.h.
+func linesOf(each int, flags uint32) int {
+	if each > halfBatch || flags&expectFlag != 0 {
+		return linesPerBatch
+	}
+	return linesPerBatch / 2
 }
 
 // useBlock counts the first used slot of a block that was free, and returns a slot of it.
@@ -259,12 +273,8 @@ func (m *mailbox) nextSlot(i uint16) uint16 {
 func (m *mailbox) blockOf(slot uint16) int { return int(slot) / m.depth }
 
 // releaseLock releases the ticket lock of a worker, which the host holds, to the batch with a ticket (kernel/ticket_lock.h).
-// Chunks of two lanes may be released in another order than that of their tickets: the later ticket stays, as the device has
-// passed the earlier one.
-func (m *mailbox) releaseLock(worker, ticket uint32) {
-	if last := m.released[worker]; last == noTicket || (ticket-last)%tickets < tickets/2 {
-		atomic.StoreUint32(&m.released[worker], ticket%tickets)
-	}
+func (m *mailbox) releaseLock(worker uint32, ticket uint64) {
+	atomic.StoreUint32(&m.released[worker], uint32(ticket%tickets))
 }
 
 // begin begins the next tile of the slot's block.
@@ -272,6 +282,20 @@ func (s *slot) begin() {
 	s.block.last++
 	s.number = s.block.last
 	s.finishedBatches, s.packet, s.completed = 0, 0, 0
+	if s.number == 0 {
+		s.renumber()
+	}
+}
+
+// renumber gives done words and descriptor cache lines another number than 0, which those have that no tile has used.
+func (s *slot) renumber() {
+	const none = 1<<32 - 1
+	for i := range s.done {
+		atomic.StoreUint32(&s.done[i], none)
+	}
+	for i := 0; i < len(s.descriptors); i += cacheLineWords {
+		atomic.StoreUint64(&s.descriptors[i], none)
+	}
 }
 
 // finished reports whether the GPU has finished the last tile.

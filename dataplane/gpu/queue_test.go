@@ -52,7 +52,8 @@ func (r *queueRig) serve(b int, host func(i int) bool) bool {
 	case f.pass == firstPass && !f.assignsSeqs():
 		r.finishTile(f, tile, forHost)
 	case f.pass == firstPass:
-		ticket, waits := uint32(s.descriptors[cacheLineWords]>>32), s.descriptors[2*cacheLineWords]>>32 != 0
+		word := uint32(s.descriptors[cacheLineWords] >> 32)
+		ticket, waits := word%tickets, word&lockWaits != 0
 		if r.serving != ticket {
 			return false
 		}

@@ -24,7 +24,8 @@ type assigning struct {
 
 // seqAssignment is the state of a worker's chunks to which the device assigns sequence numbers.
 type seqAssignment struct {
-	ticket   uint32 // of the next batch
+	ticket   uint64 // of the next batch
+	released uint64 // ticket to which the host has released the lock
 	launches uint32 // of the kernel: each begins with ticket 0
 	off      bool   // for tests
 	sas      []*ipsec.SA
@@ -78,7 +79,7 @@ func (e *Engine) mayAssignSeqs(lane uint8) bool {
 		return false
 	}
 	if n := e.kernel.launches.Load(); n != x.launches {
-		x.launches, x.ticket, x.joinsAbandoned, x.joining, x.lockBroken = n, 0, false, false, false
+		x.launches, x.ticket, x.released, x.joinsAbandoned, x.joining, x.lockBroken = n, 0, 0, false, false, false
 	}
 	if x.lockBroken {
 		return false
@@ -88,14 +89,26 @@ func (e *Engine) mayAssignSeqs(lane uint8) bool {
 	return e.lender.ready.Load() // still: what comes before may have found the device lost
 }
 
-// ticketWords returns the words of each batch of a tile: the ticket of the first one, and whether the tile waits
-// while the host holds the lock (kernel/ticket_lock.h).
-func ticketWords(ticket uint32, waits bool) batchWords {
-	w := batchWords{line1: ticket}
+// ticketWords returns the words of each batch of a tile: the ticket of the first one, whether the tile waits while the host holds the
+// lock, and whether the lock is released early (kernel/ticket_lock.h).
+func ticketWords(ticket uint64, waits, early bool) batchWords {
+	word := uint32(ticket % tickets)
 	if waits {
-		w.line2 = 1
+		word |= lockWaits
 	}
-	return w
+	if early {
+		word |= lockEarly
+	}
+	return batchWords{line1: word}
+}
+
+// releaseLock releases the ticket lock to the batch with a ticket. Chunks of two lanes may be released in another order than that of
+// their tickets: the later ticket stays, as the device has passed the earlier one.
+func (e *Engine) releaseLock(ticket uint64) {
+	if x := &e.seqAssign; ticket > x.released {
+		x.released = ticket
+		e.mailbox.releaseLock(e.number, ticket)
+	}
 }
 
 // postToAssign posts a chunk for the device to assign sequence numbers.
@@ -107,11 +120,11 @@ func (e *Engine) postToAssign(f *flight) {
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
 	for k := range f.tiles {
-		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.joinsAbandoned)
+		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.joinsAbandoned, false)
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		s := e.nextSlot(f, k)
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
-		e.seqAssign.ticket += uint32(s.batches)
+		e.seqAssign.ticket += uint64(s.batches)
 	}
 	f.ticket, f.revoked = e.seqAssign.ticket, e.lender.revoked.Load()
 	e.seqAssign.joining, e.seqAssign.joinsAbandoned = e.seqAssign.joining || e.seqAssign.joinsAbandoned, false

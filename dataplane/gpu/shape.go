@@ -84,7 +84,7 @@ type kernelNeeds struct {
 
 // The kernels' needs, as their code declares them, and the numbers of warps that an H200 is fastest with (a gateway: with IMIX and 1,408 bytes).
 // A gateway's warp needs room for two packets of any length: with one at a time, HMAC and CBC encryption use a lane or four of
-// 32. With the limits of an L4, a third warp, which has room for two of 1,500 bytes, made no packets faster.
+// 32. With the limits of an L4, a third warp would have too small a staging buffer.
 var (
 	forwardNeeds = kernelNeeds{name: "forwarding", tables: sharedHeader, scratch: forwardScratch, warps: threads / warpSize}
 	gatewayNeeds = kernelNeeds{

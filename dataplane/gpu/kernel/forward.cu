@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 	const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
 	uint32_t batch_index = warp_id();
 	struct warp_scratch *scratch = &sh->scratch[batch_index];
-	struct poll_hint hint = {1, 0};
+	struct poll_hint hint = FIRST_HINT;
 
 	if (blockIdx.x == m.block_count) {
 		if (threadIdx.x == 0)
@@ -33,7 +33,7 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 		return;
 	}
 	for (uint32_t number = host_load32((const uint32_t *)(slot + FIRST_TILE));; number++) {
-		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint);
+		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint, BUSY_POLLS);
 		uint32_t header = sh->tile_header[number % 2];
 		if (header == STOP)
 			return;
@@ -41,8 +41,8 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 		uint32_t batches = hint.batches; /* of this tile: batch_count(header) */
 		if (poll.completed || batch_index >= batches)
 			continue;
-		while (!poll.ready && !read_batch(descriptors, batch_index, number, &poll.w))
-			;
+		if (!poll.ready)
+			read_batch(descriptors, batch_index, number, hint.lanes, &poll.w);
 		struct tile tile = tile_of(&m, slot, number, header);
 		int active = has_packet(&tile, batch_index);
 		struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);

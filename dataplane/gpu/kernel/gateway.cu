@@ -3,6 +3,8 @@
 #define CHECK_REVERSE_PATH 0
 #define ADD_TAGS 0
 #define FEW_REGISTERS
+#define HALF_BATCHES 1
+#define ROW_WORDS 33 /* a head and a word more: heads.h */
 
 #include "poll.h"
 #include "esp_batch.h"
@@ -24,11 +26,11 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
  * GATEWAY_THREADS threads. Dynamic shared memory: AES_BYTES and SHARED_HEADER bytes, and per warp
  * GATEWAY_SCRATCH (its scratch and its tile) and a staging buffer of 4 * ipsec.staging_words bytes.
  *
- * PCIe payload bytes per packet with an ESP job: reads 9 to 256 (descriptors, 256 per batch) + 16 (job) +
+ * PCIe payload bytes per packet with an ESP job: reads 9 to 256 (descriptors: 128 per batch of up to 14 packets without EXPECT_SA, else 256) + 16 (job) +
  * the packet from 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) +
  * the same sectors, or those of the inner packet if it was opened. Key segments are read from device
  * memory. With FIND_SAS and EXPECT_SA, it reads whole received packets in place of jobs; with ASSIGN_SEQS, those that it seals, and
- * up to 96 bytes (heads.h) of those that are the host's. Nothing in front of or behind the received frame is read. It writes 8 more
+ * up to 128 bytes (heads.h) of those that are the host's. Nothing in front of or behind the received frame is read. It writes 8 more
  * (key, and sequence number or length). With CLASSIFY alone, it reads 64 of each packet and writes 8. Other packets: as in forward.cu without inlined headers, and 16 (job) if the tile has jobs. */
 extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct ipsec_tables ipsec)
 {
@@ -40,7 +42,7 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	struct tile *tiles = (struct tile *)&sh->scratch[warps], *tile = &tiles[batch_index];
 	struct staging staging = {(uint32_t *)&tiles[warps] + batch_index * (uint32_t)ipsec.staging_words, (uint32_t)ipsec.staging_words};
 	struct aes_tables t = aes_tables_of(aes->encrypt, aes->decrypt, aes->inverse, lane_id());
-	struct poll_hint hint = {1, 0};
+	struct poll_hint hint = FIRST_HINT;
 
 	if (blockIdx.x == m.block_count) {
 		if (threadIdx.x == 0)
@@ -56,7 +58,7 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	for (uint32_t number = host_load32((const uint32_t *)(slot_of(&m, GATEWAY_DEPTH, 0) + FIRST_TILE));; number++) {
 		uint8_t *slot = slot_of(&m, GATEWAY_DEPTH, number);
 		const uint64_t *descriptors = (const uint64_t *)(slot + m.descriptors);
-		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint);
+		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint, hint.headers ? BUSY_POLLS : 1);
 		uint32_t header = sh->tile_header[number % 2];
 		if (header == STOP)
 			return;
@@ -64,8 +66,8 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 		uint32_t batches = hint.batches; /* of this tile: batch_count(header) */
 		if (poll.completed || batch_index >= batches)
 			continue;
-		while (!poll.ready && !read_batch(descriptors, batch_index, number, &poll.w))
-			;
+		if (!poll.ready)
+			read_batch(descriptors, batch_index, number, hint.lanes, &poll.w);
 		if (lane_id() == 0)
 			*tile = tile_of(&m, slot, number, header);
 		__syncwarp();

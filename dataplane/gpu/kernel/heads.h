@@ -1,11 +1,12 @@
-/* Heads: the first sectors of received frames, from which the device finds the SAs of packets to seal. The row of a lane in the scratch
- * keeps the head of its packet until the packet is staged, so that no byte is read twice. Included by seq_assign.h. */
+/* Heads: the first sectors of received frames, from which the device finds the SAs of packets to seal. A head is one PCIe request if the
+ * frame begins in the first sector of a request. The row of a lane in the scratch keeps the head of its packet until the packet is staged,
+ * so that no byte is read twice. Included by seq_assign.h. */
 #ifndef WARPROUTE_HEADS_H
 #define WARPROUTE_HEADS_H
 
 #include "staging.h"
 
-#define HEAD_SEGMENTS 6
+#define HEAD_SEGMENTS 8
 
 static_assert(HEAD_SEGMENTS % SECTOR_SEGMENTS == 0 && HEAD_SEGMENTS * SEGMENT_WORDS <= ROW_WORDS, "a row has room for a head");
 static_assert(HEAD_SEGMENTS * SEGMENT >= SECTOR - 4 + 4 * (PORTS_WORD + 1), "a head has addresses and ports wherever the header begins in its sector");

@@ -82,6 +82,7 @@
 /* Mailbox (mailbox.h). */
 #define DESC_LINE_LANES 8 /* 64-bit words of a descriptor cache line, one per lane */
 #define DESC_LINE_FRAMES 7
+#define HALF_BATCH_PACKETS 14 /* most packets of a warp batch that has two cache lines */
 #define BATCH_FRAMES 28 /* of a warp batch */
 #define RELEASED_AT 2048 /* offset in the mailbox */
 #define GATEWAY_DEPTH 2 /* slots of a gateway's block */
@@ -114,7 +115,7 @@
 #define GATEWAY_THREADS 320
 #define SHARED_HEADER 16 /* bytes of shared memory: per block, */
 #define FORWARD_SCRATCH 4608 /* per warp, */
-#define GATEWAY_SCRATCH 4128 /* with its struct tile, */
+#define GATEWAY_SCRATCH 5152 /* with its struct tile, */
 #define AES_BYTES 73728 /* and of a gateway's block */
 
 /* ESP jobs (job.h): kinds and flags. */
@@ -154,7 +155,9 @@
 
 /* Sequence numbers that the device assigns (seq_assign.h). */
 #define TUNNELS 32768 /* of which the device can know the SA */
-#define TICKETS 0x80000000u /* tickets wrap at this number */
+#define TICKETS 0x40000000u /* tickets wrap at this number. Flags beside them: */
+#define LOCK_WAITS 0x80000000u
+#define LOCK_EARLY 0x40000000u
 #define SA_EXTENDED_SHIFT 48 /* position in the word of a tunnel: 64-bit sequence numbers */
 #define REQUEST_LEND 1
 #define REQUEST_EXTEND 2

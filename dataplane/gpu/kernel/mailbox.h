@@ -18,7 +18,8 @@
  * The doorbell is part of the descriptors. A descriptor cache line is 64 bytes: the tile's number
  * and header, then seven struct frame. It is read in one request, so if it has the expected number its
  * frames are valid. Four of them make a warp batch of up to 28 packets, which a warp
- * reads at once, 64 bits per lane:
+ * reads at once, 64 bits per lane. On a gateway, if the batches of a tile have up to 14 packets and it has no EXPECT_SA, two are in use,
+ * and half of the warp reads them (descriptor_lanes):
  *
  *	lane   0            1 ... 7        8            9 ... 15       16 ...
  *	       number,      7 frames     number,      7 frames       ...

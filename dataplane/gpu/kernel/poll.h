@@ -19,7 +19,9 @@ DEVICE uint8_t *slot_of(const struct mailbox *m, uint32_t depth, uint32_t number
 
 /* Polling consumes PCIe bandwidth. Blocks that the host does not use poll a word of device memory
  * instead of their slots: the watcher copies it from the host. Of awake blocks, every warp of a busy
- * one polls its own batch; in an idle one only warp 0 polls, with a backoff. */
+ * one polls its own batch; in an idle one only warp 0 polls, with a backoff. On a gateway, that is also so in a busy one after the
+ * first poll, unless inlined headers are expected: the number of read requests bounds long ESP packets
+ * (docs/design/gpu.md, "What bounds it"). If the tile comes later, the other warps read their batches one PCIe round trip after warp 0. */
 #define BUSY_POLLS 100 /* polls without a tile, about 1 us each, before a block backs off */
 #define BACKOFF_NS 2000
 #define ASLEEP_NS 500
@@ -35,17 +37,23 @@ DEVICE void watch(const struct mailbox *m)
 	}
 }
 
-/* Poll hint: batches of the previous tile, and its header format: 0, INLINE_HEADERS or
+/* Poll hint: batches of the previous tile, the lanes that read the descriptors of one, and its header format: 0, INLINE_HEADERS or
  * INLINE_SHORT_HEADERS. */
 struct poll_hint {
-	uint32_t batches, headers;
+	uint32_t batches, lanes, headers;
 };
 
-DEVICE struct poll_hint poll_hint_of(uint32_t tile_header) { return (struct poll_hint){batch_count(tile_header), tile_header & (INLINE_HEADERS | INLINE_SHORT_HEADERS)}; }
+#define FIRST_HINT ((struct poll_hint){1, WARP_SIZE, 0})
+
+DEVICE struct poll_hint poll_hint_of(uint32_t tile_header)
+{
+	return (struct poll_hint){batch_count(tile_header), descriptor_lanes(tile_header), tile_header & (INLINE_HEADERS | INLINE_SHORT_HEADERS)};
+}
 
 /* Poll result of one warp. */
 struct poll_result {
 	int ready; /* the warp's batch has arrived: w is valid */
+	uint32_t lanes; /* that read descriptors */
 	struct desc_word w;
 	int headers_loaded; /* inlined headers are in the scratch, with snapshot s */
 	struct snapshot s;
@@ -74,15 +82,14 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot
 
 	if (headers)
 		p = prefetch_tables(&m->tables, words->generation);
-	uint64_t v = host_load64((const uint64_t *)(slot + m->descriptors) + batch_index * WARP_SIZE + lane_id());
+	uint64_t v = load_descriptors((const uint64_t *)(slot + m->descriptors), batch_index, poll->lanes);
 	if (headers)
 		h = read_inline_headers(m, slot, batch_index, headers);
 	*words = later;
-	poll->w.low = (uint32_t)v;
-	poll->w.high = (uint32_t)(v >> 32);
-	if (!__all_sync(FULL_MASK, __shfl_sync(FULL_MASK, poll->w.low, lane_id() & ~(DESC_LINE_LANES - 1)) == number))
+	uint32_t accepted = accept_descriptors(v, number, &poll->lanes, &poll->w);
+	if (!accepted)
 		return;
-	uint32_t tile_header = __shfl_sync(FULL_MASK, poll->w.high, 0);
+	uint32_t tile_header = HALF_BATCHES ? accepted : __shfl_sync(FULL_MASK, poll->w.high, 0);
 	poll->ready = 1;
 	if (batch_index == 0 && lane_id() == 0)
 		sh->tile_header[number % 2] = tile_header;
@@ -116,12 +123,13 @@ DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot,
 	}
 }
 
-/* Waits for the tile with a number, or for the end of the kernel, which has the tile header STOP. All warps poll at
- * the same time, so that no warp starts a poll later than the others. */
+/* Waits for the tile with a number, or for the end of the kernel, which has the tile header STOP. Warps poll at
+ * the same time, so that none starts a poll later than the others. Warp 0 polls until the tile comes, the others only in the first rounds, polls_of_all
+ * of them (up to BUSY_POLLS). */
 DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *sh, uint8_t *slot,
-					uint32_t number, struct poll_hint hint)
+					uint32_t number, struct poll_hint hint, uint32_t polls_of_all)
 {
-	struct poll_result poll = {0, {0, 0}, 0, {0, 0, 0}, 0};
+	struct poll_result poll = {0, hint.lanes, {0, 0}, 0, {0, 0, 0}, 0};
 	uint32_t warp = warp_id();
 	struct polled_words words = poll_words(m);
 
@@ -134,7 +142,7 @@ DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *
 		} else if (asleep) {
 			words = poll_words(m);
 			polls = 0;
-		} else if (!poll.ready && (warp == 0 || (busy && warp < hint.batches))) {
+		} else if (!poll.ready && (warp == 0 || (polls < polls_of_all && warp < hint.batches))) {
 			poll_once(m, sh, slot, number, busy && warp < INLINE_BATCHES ? hint.headers : 0, &words, &poll);
 		}
 		if (__syncthreads_or(warp == 0 && poll.ready))

@@ -142,8 +142,7 @@ DEVICE void store_host_seals(const struct mailbox *m, const struct tile *tile, u
 DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
 				     struct block_lock *block, uint32_t batch, struct desc_word *w, uint32_t flags)
 {
-	struct ticket_lock lock = {now_serving_of(ipsec, flags), released_of(m, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), __shfl_sync(FULL_MASK, w->high, 2 * DESC_LINE_LANES),
-			    batch_count(flags)};
+	struct ticket_lock lock = {now_serving_of(ipsec, flags), released_of(m, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), batch_count(flags)};
 	int received = has_packet(tile, batch);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
 	struct desc_word frame = *w;
@@ -156,8 +155,8 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	if (to_host && lane_id() > lowest_bit(to_host)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
 	struct sharers s = sharers_of(n.key);
-	/* Early if all packets fit in their heads: that shortens the latency of small packets. For all sizes, it lowered the rate of
-	 * longer ones (docs/design/measurements.md). */
+	/* Early if all packets fit in their heads: that shortens the latency of small packets. For longer ones, it lowered the rate unless
+	 * the lock bounded it: then the tile has LOCK_EARLY (docs/design/measurements.md). */
 	int early = __all_sync(FULL_MASK, !received || (frame.high & 0xffff) <= HEAD_SEGMENTS * SEGMENT);
 	int takes = n.key != NO_SA && s.place == 0;
 	struct lock_release release = release_of(&lock, tile, batch, to_host ? HOST_HOLDS : 0, early);

@@ -6,10 +6,10 @@
  * ticket after the chunk's last one in the mailbox, by worker. So numbers stay in order. A tile cannot release it: it may be
  * behind the waiting tile in the same block.
  *
- * The descriptors of a warp batch have, in the words that have the tile header otherwise:
+ * Cache line 1 of the descriptors of a warp batch has, in the word that has the tile header otherwise, the ticket of the tile's first batch and flags:
  *
- *	cache line 1  the ticket of the tile's first batch
- *	cache line 2  nonzero: the tile waits while the host holds the lock. It is the first tile of its chunk
+ *	LOCK_WAITS  the tile waits while the host holds the lock. It is the first tile of its chunk
+ *	LOCK_EARLY  batches release the lock early, whatever the length of their packets
  *
  * If the host holds the lock when a tile comes that does not wait, all packets of that tile are the host's, too. Such are the later
  * tiles of a chunk, and the first tile behind a chunk that the host has abandoned. The host releases the lock when it posts a last pass,
@@ -24,10 +24,9 @@
 
 /* The ticket lock of a worker, for a tile. */
 struct ticket_lock {
-	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock, and HOST_HOLDS if the host held it when it was passed on */
+	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock (modulo TICKETS), and HOST_HOLDS if the host held it when it was passed on */
 	const uint32_t *released; /* of the worker, in host memory: ticket of the batch to which the host has last released it */
-	uint32_t first;        /* ticket of the tile's first batch */
-	uint32_t waits;        /* while the host holds the lock: cache line 2 */
+	uint32_t first;        /* ticket of the tile's first batch, and flags */
 	uint32_t batches;      /* of the tile */
 };
 
@@ -51,10 +50,10 @@ DEVICE uint32_t wait_for_ticket(const struct ticket_lock *lock)
 {
 	uint32_t polls = 0, v, ticket = lock->first % TICKETS;
 
-	while ((v = load32(lock->now_serving)) >> 1 != ticket)
+	while (((v = load32(lock->now_serving)) >> 1) % TICKETS != ticket)
 		if (polls++ >= LOCK_POLLS)
 			return LOCK_TIMEOUT;
-	if (!lock->waits)
+	if (!(lock->first & LOCK_WAITS))
 		return v & HOST_HOLDS;
 	for (polls = 0; v & HOST_HOLDS && polls < HOST_POLLS && host_load32(lock->released) != ticket; polls++)
 		;
@@ -81,12 +80,13 @@ struct lock_release {
 	uint32_t word; /* the next value of serving or, of the last batch, the present one of now_serving; without the state in which it acquires the lock */
 };
 
-/* Prepares the release of the lock by a batch. state is HOST_HOLDS if the host holds the lock afterwards, else 0. early is whether the lock
- * may pass before the additions return. */
+/* Prepares the release of the lock by a batch. state is HOST_HOLDS if the host holds the lock afterwards, else 0. The lock passes before the
+ * additions return if early is set, or if the tile has LOCK_EARLY. */
 DEVICE struct lock_release release_of(const struct ticket_lock *lock, const struct tile *tile, uint32_t batch, uint32_t state, int early)
 {
 	int last = batch + 1 == lock->batches;
-	uint32_t word = last ? (lock->first + batch) << 1 : serving_of(tile, batch + 1);
+	early = early || lock->first & LOCK_EARLY;
+	uint32_t word = last ? (lock->first % TICKETS + batch) << 1 : serving_of(tile, batch + 1);
 
 	return (struct lock_release){(int)in_register((uint32_t)last), (int)in_register(early && !last && lane_id() == 0), in_register(word | state)};
 }

@@ -8,8 +8,11 @@
 #include "warp.h"
 
 /* Per-warp scratch in shared memory: the hot entries, and a row per lane with a copy of its packet's header and the rewritten
- * words, or with its packet's head (heads.h). Rows have 25 words: lanes that access one row each use all banks. */
+ * words, or on a gateway with its packet's head (heads.h). Rows have an odd number of words: lanes that access one row each use all banks. */
+#ifndef ROW_WORDS
 #define ROW_WORDS (HEADER_BYTES / 4 + REWRITTEN_WORDS + 1)
+#endif
+static_assert(ROW_WORDS % 2 == 1, "lanes use all banks");
 struct warp_scratch {
 	struct hot_entries hot;
 	uint32_t rows[WARP_SIZE][ROW_WORDS];
@@ -38,13 +41,47 @@ struct prefetch {
 	uint32_t ingress;
 };
 
-/* Reads the descriptors of a batch. Returns whether all of them belong to the tile with a number. */
-DEVICE int read_batch(const uint64_t *descriptors, uint32_t batch_index, uint32_t number, struct desc_word *w)
+/* Whether tiles may have batches of which two cache lines are in use. Those of the forwarding kernel have 28 packets. */
+#ifndef HALF_BATCHES
+#define HALF_BATCHES 0
+#endif
+
+/* The number of lanes that read the descriptors of a batch of a tile: half of the warp, which is one request, if two cache lines have all of its
+ * packets and words. */
+DEVICE uint32_t descriptor_lanes(uint32_t tile_header)
 {
-	uint64_t v = host_load64(descriptors + batch_index * WARP_SIZE + lane_id());
+	uint32_t each = (tile_header >> TILE_BATCH_SHIFT) % TILE_BATCH_PACKETS;
+	return !HALF_BATCHES || each > HALF_BATCH_PACKETS || tile_header & EXPECT_SA ? WARP_SIZE : WARP_SIZE / 2;
+}
+
+/* Returns a lane's word of the descriptors of a batch, 0 if it is not one of the lanes that read them. */
+DEVICE uint64_t load_descriptors(const uint64_t *descriptors, uint32_t batch_index, uint32_t lanes)
+{
+	return lane_id() < lanes ? host_load64(descriptors + batch_index * WARP_SIZE + lane_id()) : 0;
+}
+
+/* Sets w to the descriptors that a number of lanes have loaded. Returns 0 if they are not those of the tile with a number, or if more lanes must load
+ * them; else, with HALF_BATCHES, the tile header. If the tile has come, it sets *lanes to the number that its batches need. */
+DEVICE uint32_t accept_descriptors(uint64_t v, uint32_t number, uint32_t *lanes, struct desc_word *w)
+{
 	w->low = (uint32_t)v;
 	w->high = (uint32_t)(v >> 32);
-	return __all_sync(FULL_MASK, __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1)) == number);
+	if (!HALF_BATCHES)
+		return __all_sync(FULL_MASK, __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1)) == number);
+	uint32_t header = __shfl_sync(FULL_MASK, w->high, 0), needed = descriptor_lanes(header);
+	uint32_t line = __shfl_sync(FULL_MASK, w->low, lane_id() & ~(DESC_LINE_LANES - 1));
+	if (__shfl_sync(FULL_MASK, w->low, 0) != number)
+		return 0;
+	int loaded = *lanes >= needed;
+	*lanes = needed;
+	return __all_sync(FULL_MASK, loaded && (lane_id() >= needed || line == number)) ? header : 0;
+}
+
+/* Waits for the descriptors of a batch of the tile with a number. */
+DEVICE void read_batch(const uint64_t *descriptors, uint32_t batch_index, uint32_t number, uint32_t lanes, struct desc_word *w)
+{
+	while (!accept_descriptors(load_descriptors(descriptors, batch_index, lanes), number, &lanes, w))
+		;
 }
 
 /* Byte-wise read of a segment of a header that is not where ports and the removal of VLAN tags leave it. */

@@ -2,6 +2,8 @@
  * one after another. */
 #define _GNU_SOURCE /* memmem */
 #define CHECK_REVERSE_PATH 0 /* as gateway.cu */
+#define HALF_BATCHES 1
+#define ROW_WORDS 33
 #include <stdint.h>
 
 static void count_read(const uint8_t *p);
@@ -21,7 +23,7 @@ static struct warp_scratch scratch;
 static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 static struct tile tile;
 static uint32_t batch;
-static uint32_t flags; /* of the tile */
+static uint32_t flags, last_header; /* of the tile, and of the tile before */
 static struct block_lock block_lock;
 static uint8_t reads[SEGMENTS]; /* of each segment of the UMEM, for the current tile */
 
@@ -53,15 +55,21 @@ static uint32_t subwarp_rotate(uint32_t v, uint32_t n, uint32_t width, uint32_t 
 
 static void lane(void)
 {
-	const struct memory *s = (const void *)base;
-	const struct frame *in = (const void *)(base + s->in);
+	const uint64_t *descriptors = (const uint64_t *)(base + ((const struct memory *)base)->slot);
 	struct aes_tables t = aes_tables_of(encrypt, decrypt, inverse, running);
-	uint64_t word = ((const uint64_t *)(base + s->slot))[batch * WARP_SIZE + running];
-	struct desc_word w = {(uint32_t)word, (uint32_t)(word >> 32)}; /* sequence number and tile header, or another word */
+	struct desc_word w;
+	uint32_t lanes = descriptor_lanes(last_header), header = 0;
 
-	if (has_packet(&tile, batch)) {
-		struct frame f = in[packet_index(&tile, batch)];
-		w = (struct desc_word){f.addr, f.len | (uint32_t)f.port << 16};
+	for (int i = 0; i < 2 && !header; i++) /* as wait_for_tile: at first like the last tile */
+		header = accept_descriptors(load_descriptors(descriptors, batch, lanes), (uint32_t)descriptors[0], &lanes, &w);
+	uint64_t word = descriptors[batch * WARP_SIZE + running];
+	if (has_packet(&tile, batch) && (w.low != (uint32_t)word || w.high != word >> 32)) {
+		fprintf(stderr, "gateway: lane %u has accepted a descriptor of tile %u that it has not read\n", running, (uint32_t)descriptors[0]);
+		exit(1);
+	}
+	if (header % TILE_PACKETS != tile.packets || lanes != descriptor_lanes(flags)) {
+		fprintf(stderr, "gateway: %u lanes have read the header of batch %u: %#x, want %#x\n", lanes, batch, header, flags);
+		exit(1);
 	}
 	if ((flags & (SEQ | CLASSIFY | HAS_JOBS)) == SEQ_REQUESTS) /* as in gateway.cu */
 		serve_batch(&mailbox, &tile, &ipsec_tables, batch, w);
@@ -111,6 +119,7 @@ static void work_on(uint32_t header)
 			exit(1);
 		}
 	}
+	last_header = header;
 	for (uint32_t i = 0; i < SEGMENTS && flags & (FIND_SAS | EXPECT_SA | SEQ) && !(flags & HAS_JOBS); i++) {
 		if (reads[i] > 1) {
 			fprintf(stderr, "gateway: segment %u of the UMEM is read %u times\n", i, reads[i]);

@@ -97,7 +97,7 @@ static void plan_tiles(void)
 		p->worker = random_below(WORKERS);
 		p->block = random_below(BLOCKS);
 		p->tile.number = numbers[p->block]++;
-		p->lock = (struct ticket_lock){&now_serving[p->worker], &released[p->worker], tickets[p->worker], random_below(4) > 0, 1 + random_below(WARPS)};
+		p->lock = (struct ticket_lock){&now_serving[p->worker], &released[p->worker], tickets[p->worker] % TICKETS | (random_below(4) > 0 ? LOCK_WAITS : 0) | (random_below(2) > 0 ? LOCK_EARLY : 0), 1 + random_below(WARPS)};
 		tickets[p->worker] += p->lock.batches;
 		for (uint32_t b = 0; b < p->lock.batches; b++)
 			p->batches[b] = (struct batch){random_below(SAS), 1 + random_below(20), (int)random_below(2), random_below(8) == 0, 0, 0};
@@ -121,6 +121,8 @@ static void *run_warp(void *arg)
 		for (delay = delay * 5 + 1; delay >> 4 & 3; delay = delay * 5 + 1)
 			sched_yield();
 		struct lock_release release = release_of(&p->lock, &p->tile, warp, b->leaves ? HOST_HOLDS : 0, b->early);
+		if (release.passes != (warp + 1 < p->lock.batches && (b->early || p->lock.first & LOCK_EARLY)))
+			fail(p, "is the lock released early", (uint64_t)release.passes);
 		uint32_t state = acquire_lock(&p->lock, &blocks[block], &p->tile, warp);
 		if (state & LOCK_TIMEOUT)
 			fail(p, "the lock did not come to batch", warp);
@@ -157,7 +159,7 @@ static void *run_host(void *arg)
 				b->first = __atomic_fetch_add(&seqs[p->worker][b->sa], b->count, __ATOMIC_RELAXED);
 		}
 		const struct plan *n = next_tile(p);
-		if (holds && n && n->lock.waits)
+		if (holds && n && n->lock.first & LOCK_WAITS)
 			__atomic_store_n(&released[p->worker], n->lock.first % TICKETS, __ATOMIC_RELEASE);
 	}
 	return NULL;
@@ -169,7 +171,7 @@ static void check(void)
 	uint32_t taken = 0, left = 0, holds[WORKERS] = {0};
 
 	for (struct plan *p = plans; p < plans + TILES; p++) {
-		if (p->lock.waits)
+		if (p->lock.first & LOCK_WAITS)
 			holds[p->worker] = 0;
 		for (struct batch *b = p->batches; b < p->batches + p->lock.batches; b++) {
 			if (b->first != next[p->worker][b->sa])

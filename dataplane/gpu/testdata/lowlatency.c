@@ -18,9 +18,10 @@ static uint32_t batch;
 static void lane(void)
 {
 	struct desc_word w;
-	uint32_t seq = (uint32_t)*(const uint64_t *)(slot + mailbox.descriptors);
+	const uint64_t *descriptors = (const uint64_t *)(slot + mailbox.descriptors);
+	uint32_t seq = (uint32_t)*descriptors, lanes = WARP_SIZE;
 
-	if (!read_batch((const uint64_t *)(slot + mailbox.descriptors), batch, seq, &w)) {
+	if (!accept_descriptors(load_descriptors(descriptors, batch, lanes), seq, &lanes, &w)) {
 		fprintf(stderr, "lowlatency: batch %u is not of tile %u\n", batch, seq);
 		exit(1);
 	}
