@@ -43,6 +43,8 @@ const (
 	hostShare   = 4   // of so many packets, more than one is the host's
 	hostChunks  = 256 // such chunks in a row end the assignment
 	assignPause = findPause
+
+	earlyShare = 5 // if a lane's chunks need more slots than one in so many of its blocks, their batches release the lock early
 )
 
 // observe records a chunk: its packets, those to seal, and those of one SA (see expectation.observe). asked is whether the device was
@@ -102,6 +104,12 @@ func ticketWords(ticket uint64, waits, early bool) batchWords {
 	return batchWords{line1: word}
 }
 
+// locksEarly reports whether batches of a lane release the lock early: if its chunks need many slots, the lock bounds their rate. With 8
+// workers, the chunks of each need fewer, and it does not.
+func (e *Engine) locksEarly(lane uint8) bool {
+	return e.lanes[lane].used*earlyShare > e.available(lane)
+}
+
 // releaseLock releases the ticket lock to the batch with a ticket. Chunks of two lanes may be released in another order than that of
 // their tickets: the later ticket stays, as the device has passed the earlier one.
 func (e *Engine) releaseLock(ticket uint64) {
@@ -119,8 +127,9 @@ func (e *Engine) postToAssign(f *flight) {
 	}
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
+	early := e.locksEarly(f.chunk.Lane)
 	for k := range f.tiles {
-		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.joinsAbandoned, false)
+		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.joinsAbandoned, early)
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]
 		s := e.nextSlot(f, k)
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })

@@ -275,6 +275,24 @@ func TestChunksKeepTheLock(t *testing.T) {
 	}
 }
 
+// TestLockIsReleasedEarlyIfTheWorkerNeedsManySlots: more than a fifth of the blocks, so the lock bounds it.
+func TestLockIsReleasedEarlyIfTheWorkerNeedsManySlots(t *testing.T) {
+	r := newPassesRig(t, 20, 6)
+	for k := range r.chunks {
+		f := r.submitToAssign(k)
+		used := r.e.lanes[f.chunk.Lane].used
+		if used != k+1 {
+			t.Fatalf("%d chunks need %d blocks", k+1, used)
+		}
+		for _, s := range f.slots[:f.tiles] {
+			word := uint32(r.e.mailbox.slots[s].descriptors[cacheLineWords] >> 32)
+			if early := word&lockEarly != 0; early != (used > 4) {
+				t.Errorf("with %d slots needed and 20 blocks, the lock is released early: %v", used, early)
+			}
+		}
+	}
+}
+
 // TestLockIsNotReleasedBackwards: the last passes of two lanes are posted in another order than their tickets have.
 func TestLockIsNotReleasedBackwards(t *testing.T) {
 	r := newPassesRig(t, 4, 2)
