@@ -249,7 +249,7 @@ func (s *slot) publish(header uint32) {
 	}
 }
 
-// linesOf returns the number of cache lines in use of a warp batch of up to a number of packets, as descriptor_lanes of kernel/warp_batch.h.
+// linesOf returns the number of cache lines in use of a warp batch of up to a number of packets. descriptor_lanes in kernel/warp_batch.h must match.
 func linesOf(each int, flags uint32) int {
 	if each > halfBatch || flags&expectFlag != 0 {
 		return linesPerBatch
@@ -287,7 +287,8 @@ func (s *slot) begin() {
 	}
 }
 
-// renumber gives done words and descriptor cache lines another number than 0, which those have that no tile has used.
+// renumber sets the number of all done words and descriptor cache lines to another one than 0, the number of the tile that begins: unused ones
+// have 0.
 func (s *slot) renumber() {
 	const none = 1<<32 - 1
 	for i := range s.done {

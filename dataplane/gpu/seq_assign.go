@@ -44,7 +44,7 @@ const (
 	hostChunks  = 256 // such chunks in a row end the assignment
 	assignPause = findPause
 
-	earlyShare = 5 // if a lane's chunks need more slots than one in so many of its blocks, their batches release the lock early
+	earlyShare = 5 // batches release the lock early if a worker's chunks of a lane need more slots than one in so many of the lane's blocks
 )
 
 // observe records a chunk: its packets, those to seal, and those of one SA (see expectation.observe). asked is whether the device was
@@ -104,9 +104,9 @@ func ticketWords(ticket uint64, waits, early bool) batchWords {
 	return batchWords{line1: word}
 }
 
-// locksEarly reports whether batches of a lane release the lock early: if its chunks need many slots, the lock bounds their rate. With 8
-// workers, the chunks of each need fewer, and it does not.
-func (e *Engine) locksEarly(lane uint8) bool {
+// releasesEarly reports whether batches of a lane release the lock early, whatever the length of their packets: if its chunks need many
+// slots, the lock bounds their rate. With 8 busy workers, the chunks of each need fewer, and early release made long packets slower.
+func (e *Engine) releasesEarly(lane uint8) bool {
 	return e.lanes[lane].used*earlyShare > e.available(lane)
 }
 
@@ -127,7 +127,7 @@ func (e *Engine) postToAssign(f *flight) {
 	}
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
-	early := e.locksEarly(f.chunk.Lane)
+	early := e.releasesEarly(f.chunk.Lane)
 	for k := range f.tiles {
 		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.joinsAbandoned, early)
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]

@@ -1,5 +1,5 @@
 /* Heads: the first sectors of received frames, from which the device finds the SAs of packets to seal. A head is one PCIe request if the
- * frame begins in the first sector of a request. The row of a lane in the scratch keeps the head of its packet until the packet is staged,
+ * frame begins in the first sector of a 128-byte line. The row of a lane in the scratch keeps the head of its packet until the packet is staged,
  * so that no byte is read twice. Included by seq_assign.h. */
 #ifndef WARPROUTE_HEADS_H
 #define WARPROUTE_HEADS_H

@@ -19,9 +19,8 @@ DEVICE uint8_t *slot_of(const struct mailbox *m, uint32_t depth, uint32_t number
 
 /* Polling consumes PCIe bandwidth. Blocks that the host does not use poll a word of device memory
  * instead of their slots: the watcher copies it from the host. Of awake blocks, every warp of a busy
- * one polls its own batch; in an idle one only warp 0 polls, with a backoff. On a gateway, that is also so in a busy one after the
- * first poll, unless inlined headers are expected: the number of read requests bounds long ESP packets
- * (docs/design/gpu.md, "What bounds it"). If the tile comes later, the other warps read their batches one PCIe round trip after warp 0. */
+ * one polls its own batch; in an idle one only warp 0 polls, with a backoff. In a busy block of a gateway, all warps poll once, then only
+ * warp 0, unless inlined headers are expected: read requests limit the rate of long ESP packets (docs/design/gpu.md, "What bounds it"). If the tile comes later, the other warps read their batches one PCIe round trip after warp 0. */
 #define BUSY_POLLS 100 /* polls without a tile, about 1 us each, before a block backs off */
 #define BACKOFF_NS 2000
 #define ASLEEP_NS 500
@@ -124,8 +123,8 @@ DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot,
 }
 
 /* Waits for the tile with a number, or for the end of the kernel, which has the tile header STOP. Warps poll at
- * the same time, so that none starts a poll later than the others. Warp 0 polls until the tile comes, the others only in the first rounds, polls_of_all
- * of them (up to BUSY_POLLS). */
+ * the same time, so that none starts a poll later than the others. Warp 0 polls until the tile comes, the others only in the first
+ * polls_of_all rounds (at most BUSY_POLLS). */
 DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *sh, uint8_t *slot,
 					uint32_t number, struct poll_hint hint, uint32_t polls_of_all)
 {

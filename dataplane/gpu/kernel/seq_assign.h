@@ -155,7 +155,7 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	if (to_host && lane_id() > lowest_bit(to_host)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
 	struct sharers s = sharers_of(n.key);
-	/* Early if all packets fit in their heads: that shortens the latency of small packets. For longer ones, it lowered the rate unless
+	/* Early if no packet is longer than a head: that shortens the latency of small packets. For longer ones, it lowered the rate unless
 	 * the lock bounded it: then the tile has LOCK_EARLY (docs/design/measurements.md). */
 	int early = __all_sync(FULL_MASK, !received || (frame.high & 0xffff) <= HEAD_SEGMENTS * SEGMENT);
 	int takes = n.key != NO_SA && s.place == 0;

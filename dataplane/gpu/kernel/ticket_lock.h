@@ -24,7 +24,7 @@
 
 /* The ticket lock of a worker, for a tile. */
 struct ticket_lock {
-	uint32_t *now_serving; /* of the worker, in device memory: twice the ticket that has the lock (modulo TICKETS), and HOST_HOLDS if the host held it when it was passed on */
+	uint32_t *now_serving; /* of the worker, in device memory: twice a number that is the ticket that has the lock, modulo TICKETS, and HOST_HOLDS if the host held it when it was passed on */
 	const uint32_t *released; /* of the worker, in host memory: ticket of the batch to which the host has last released it */
 	uint32_t first;        /* ticket of the tile's first batch, and flags */
 	uint32_t batches;      /* of the tile */

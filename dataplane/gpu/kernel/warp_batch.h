@@ -61,7 +61,7 @@ DEVICE uint64_t load_descriptors(const uint64_t *descriptors, uint32_t batch_ind
 }
 
 /* Sets w to the descriptors that a number of lanes have loaded. Returns 0 if they are not those of the tile with a number, or if more lanes must load
- * them; else, with HALF_BATCHES, the tile header. If the tile has come, it sets *lanes to the number that its batches need. */
+ * them; else the tile header with HALF_BATCHES, and 1 without. If the tile has come, it sets *lanes to the number that its batches need. */
 DEVICE uint32_t accept_descriptors(uint64_t v, uint32_t number, uint32_t *lanes, struct desc_word *w)
 {
 	w->low = (uint32_t)v;
