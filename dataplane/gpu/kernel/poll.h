@@ -20,7 +20,8 @@ DEVICE uint8_t *slot_of(const struct mailbox *m, uint32_t depth, uint32_t number
 /* Polling consumes PCIe bandwidth. Blocks that the host does not use poll a word of device memory
  * instead of their slots: the watcher copies it from the host. Of awake blocks, every warp of a busy
  * one polls its own batch; in an idle one only warp 0 polls, with a backoff. In a busy block of a gateway, all warps poll once, then only
- * warp 0, unless inlined headers are expected: read requests limit the rate of long ESP packets (docs/design/gpu.md, "What bounds it"). If the tile comes later, the other warps read their batches one PCIe round trip after warp 0. */
+ * warp 0, unless inlined headers are expected: read requests limit the rate of long ESP packets (docs/design/gpu.md, "What bounds it").
+ * If the tile comes later, the other warps read their batches one PCIe round trip after warp 0. */
 #define BUSY_POLLS 100 /* polls without a tile, about 1 us each, before a block backs off */
 #define BACKOFF_NS 2000
 #define ASLEEP_NS 500
