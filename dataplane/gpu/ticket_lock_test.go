@@ -6,6 +6,9 @@ import (
 	"os/exec"
 	"testing"
 	"time"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
 )
 
 // TestTicketLockKeepsTheOrder: threads in place of warps take the sequence numbers of two workers' tiles under the kernel's ticket lock.
@@ -28,5 +31,126 @@ func TestTicketLockKeepsTheOrder(t *testing.T) {
 	}
 	if byDevice < 10_000 || byHost < 1000 {
 		t.Errorf("only %d batches got numbers from the device, and %d from the host", byDevice, byHost)
+	}
+}
+
+// TestChunksKeepTheLock: until the host has posted the packets that the device left to it.
+func TestChunksKeepTheLock(t *testing.T) {
+	r := newPassesRig(t, 4, 3)
+	words := func(f *flight, k int) [2]uint32 {
+		s := &r.e.mailbox.slots[f.slots[k]]
+		return [2]uint32{uint32(s.descriptors[0] >> 32 & (assignSeqsFlags | hasJobsFlag)), uint32(s.descriptors[cacheLineWords]>>32) &^ lockEarly}
+	}
+	ticket := uint64(0)
+	for k := range r.chunks {
+		f := r.submitToAssign(k)
+		for tile := range f.tiles {
+			want := [2]uint32{assignSeqsFlags, uint32(ticket)}
+			if tile == 0 {
+				want[1] |= lockWaits
+			}
+			if got := words(f, tile); got != want {
+				t.Fatalf("chunk %d, tile %d: %#x, want %#x", k, tile, got, want)
+			}
+			ticket += uint64(r.e.mailbox.slots[f.slots[tile]].batches)
+		}
+		if f.ticket != ticket {
+			t.Fatalf("chunk %d ends before ticket %d, want %d", k, f.ticket, ticket)
+		}
+	}
+	first := &r.e.inFlight[0]
+	r.assign(first, func(i int) bool { return i == 5 })
+	if r.e.Done(r.chunks[0]); first.pass != lastPass {
+		t.Fatalf("pass %d: %v", first.pass, r.e.state.err())
+	}
+	if got := r.e.mailbox.released[0]; got != uint32(first.ticket) {
+		t.Errorf("the lock is released at ticket %d, want %d", got, first.ticket)
+	}
+	for k, job := range first.jobs {
+		if (job.Kind == esp.Seal) != (k == 5) {
+			t.Errorf("packet %d: %+v", k, job)
+		}
+	}
+	r.finish(first, batch.Result{})
+	r.assign(&r.e.inFlight[1], none)
+	for k := range 2 {
+		if !r.e.Done(r.chunks[k]) {
+			t.Fatalf("chunk %d is not done", k)
+		}
+	}
+	if stats := r.sa.Stats(); stats.Packets != 32 || stats.Bytes != 32*128 {
+		t.Errorf("%+v after 32 packets of 128 bytes", stats)
+	}
+}
+
+// TestLockIsReleasedEarlyIfTheWorkerNeedsManySlots: more than a fifth of the blocks, so the lock bounds it.
+func TestLockIsReleasedEarlyIfTheWorkerNeedsManySlots(t *testing.T) {
+	r := newPassesRig(t, 20, 6)
+	for k := range r.chunks {
+		f := r.submitToAssign(k)
+		used := r.e.lanes[f.chunk.Lane].used
+		if used != k+1 {
+			t.Fatalf("%d chunks need %d blocks", k+1, used)
+		}
+		for _, s := range f.slots[:f.tiles] {
+			word := uint32(r.e.mailbox.slots[s].descriptors[cacheLineWords] >> 32)
+			if early := word&lockEarly != 0; early != (used > 4) {
+				t.Errorf("with %d slots needed and 20 blocks, the lock is released early: %v", used, early)
+			}
+		}
+	}
+}
+
+// TestLockIsNotReleasedBackwards: the last passes of two lanes are posted in another order than their tickets have.
+func TestLockIsNotReleasedBackwards(t *testing.T) {
+	r := newPassesRig(t, 4, 2)
+	r.addLender(numbersOfOneSA())
+	r.chunks[0].Lane = 1
+	for k := range r.chunks {
+		r.submitToAssign(k)
+	}
+	for i := range r.e.inFlight {
+		r.assign(&r.e.inFlight[i], func(i int) bool { return i == 5 })
+	}
+	first, second := r.e.inFlight[0].ticket, r.e.inFlight[1].ticket
+	if r.e.Done(r.chunks[0]); r.e.lanes[0].inFirstPass+r.e.lanes[1].inFirstPass != 0 || first == second || r.e.mailbox.released[0] != uint32(second) {
+		t.Errorf("the lock is released at ticket %d, want %d", r.e.mailbox.released[0], second)
+	}
+	r.finish(&r.e.inFlight[0], batch.Result{})
+	r.finish(&r.e.inFlight[1], batch.Result{})
+	await(r.e, r.chunks[0])
+	await(r.e, r.chunks[1])
+	// Between releases, a worker may have any number of batches without a packet of the host.
+	for _, c := range []struct{ last, next, want uint64 }{
+		{0, 4, 4}, {12, 10, 12}, {12, 14, 14}, {tickets - 2, tickets + 3, 3}, {3, tickets - 2, tickets - 2}, {3, tickets/2 + 9, tickets/2 + 9}, {3, 5*tickets + 1, 1},
+	} {
+		r.e.seqAssign.released = 0
+		r.e.releaseLock(c.last)
+		if r.e.releaseLock(c.next); r.e.mailbox.released[0] != uint32(c.want) {
+			t.Errorf("released to %d, then to %d: %d, want %d", c.last, c.next, r.e.mailbox.released[0], c.want)
+		}
+	}
+}
+
+// TestChunksDoNotWaitForTheTurnOfAnAbandonedOne: nobody passes it on.
+func TestChunksDoNotWaitForTheTurnOfAnAbandonedOne(t *testing.T) {
+	r := newPassesRig(t, 4, 3)
+	waits := func(f *flight) bool {
+		return r.e.mailbox.slots[f.slots[0]].descriptors[cacheLineWords]>>32&lockWaits != 0
+	}
+	hung := r.submitToAssign(0)
+	slots := append([]uint16(nil), hung.slots[:hung.tiles]...)
+	if await(r.e, r.chunks[0]); r.chunks[0].Out[0].Verdict != batch.Lost {
+		t.Fatalf("verdict %v", r.chunks[0].Out[0].Verdict)
+	}
+	for _, k := range slots {
+		r.e.mailbox.slots[k].report()
+	}
+	time.Sleep(5 * time.Millisecond)
+	r.e.traffic[0].assigning.seen = assignAfter
+	for k, want := range []bool{false, true} {
+		if f := r.submitToAssign(1 + k); f.placement != ExecutedOnGPU || waits(f) != want {
+			t.Errorf("chunk %d after it: placement %d, waits for the lock: %v", 1+k, f.placement, waits(f))
+		}
 	}
 }
