@@ -33,6 +33,8 @@ const (
 	shortHeaderAt    = 12 // byte of the header at which a short header begins
 	completionWords  = 4
 	tagCount         = 0xffff
+
+	stop = 1<<32 - 1 // in the control word, in place of the number of awake blocks
 )
 
 // mailbox is host memory through which workers and the blocks of a GPU exchange tiles.

@@ -10,7 +10,6 @@ import (
 )
 
 // The tile header: packets (11 bits), packets of each batch but the last (5), worker (8), flags.
-// The control word has the number of awake blocks, or stop.
 const (
 	tilePackets      = 1 << 11
 	tileBatchShift   = 11
@@ -26,7 +25,6 @@ const (
 	expectFlag             = 1 << 24
 	seqFlag                = 1 << 31 // sequence numbers: see below
 	inlineShortHeadersFlag = 1 << 28
-	stop                   = 1<<32 - 1
 )
 
 // Flags of tiles about sequence numbers (kernel/seq_assign.h): seqFlag means something else with each.
@@ -143,8 +141,8 @@ func (s *slot) begin() {
 	}
 }
 
-// renumber sets the number of all done words and descriptor cache lines to another one than 0, the number of the tile that begins: unused ones
-// have 0.
+// renumber overwrites the numbers in done words and descriptor cache lines before tile 0 is posted. Those that no tile has used have 0,
+// and would pass for that tile.
 func (s *slot) renumber() {
 	const none = 1<<32 - 1
 	for i := range s.done {

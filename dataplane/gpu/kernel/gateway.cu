@@ -51,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	}
 	struct block_lock *lock = (struct block_lock *)sh->lock;
 	if (threadIdx.x == 0)
-		*lock = (struct block_lock){0, 0}; /* of no tile: tile numbers begin with 1 */
+		*lock = (struct block_lock){0, 0}; /* no batch waits for that: the first one of a tile waits for its ticket */
 	aes_fill_encrypt(aes->encrypt, threadIdx.x, blockDim.x);
 	aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
 	__syncthreads();
