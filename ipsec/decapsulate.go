@@ -2,6 +2,7 @@ package ipsec
 
 import (
 	"encoding/binary"
+	"math/bits"
 
 	"github.com/warproute/warproute/packet"
 )
@@ -160,6 +161,17 @@ func (s *SA) ConfirmAll(w int, seqs []uint64, fresh []bool) {
 			s.workers[w].replays.Add(1)
 		}
 	}
+}
+
+// ConfirmBlock is Confirm for authentic packets with 32-bit numbers of one block: bit i of numbers is number 32 * block + i. It returns
+// those that are accepted: they were not received before, and are neither 0 nor older than the window. With a window of 0, all are.
+// All are compared with the highest number before the call, so with a window of 1 to 31 there is one at a time.
+func (s *SA) ConfirmBlock(w int, block, numbers uint32) (fresh uint32) {
+	fresh = uint32(s.replay.acceptBits(uint64(block), uint64(numbers)))
+	if old := numbers &^ fresh; old != 0 {
+		s.workers[w].replays.Add(uint64(bits.OnesCount32(old)))
+	}
+	return fresh
 }
 
 // Inner returns the offset of the inner packet in the buffer of a decrypted one.

@@ -2,6 +2,7 @@ package ipsec
 
 import (
 	"math"
+	mathbits "math/bits"
 	"sync/atomic"
 )
 
@@ -135,17 +136,46 @@ func (w *window) acceptAll(seqs []uint64, fresh []bool) {
 func (w *window) acceptBlock(seqs []uint64, fresh []bool) (n int) {
 	block, bits := seqs[0]/blockBits, uint64(0)
 	for ; n < len(seqs) && seqs[n]/blockBits == block && bits>>(seqs[n]%blockBits)&1 == 0; n++ {
-		if !w.before(seqs[n]) {
-			bits |= 1 << (seqs[n] % blockBits)
-		}
+		bits |= 1 << (seqs[n] % blockBits)
 	}
-	word, highest := w.word(seqs[0]), uint64(0)
-	for bits != 0 {
+	bits = w.acceptBits(block, bits)
+	for i, seq := range seqs[:n] {
+		fresh[i] = bits>>(seq%blockBits)&1 != 0
+	}
+	return n
+}
+
+// acceptBits is accept for numbers of one block, bit i for its number i, all compared with the top before the call. It returns the
+// bits of those that are accepted.
+func (w *window) acceptBits(block, bits uint64) (fresh uint64) {
+	if w.size > 0 {
+		bits = w.mark(block, bits&^w.old(block))
+	}
+	if bits != 0 {
+		w.raise(block*blockBits + uint64(mathbits.Len64(bits)) - 1)
+	}
+	return bits
+}
+
+// old returns the bits of the numbers of a block that are older than the window, which is not 0, and of number 0.
+func (w *window) old(block uint64) (bits uint64) {
+	first := block * blockBits
+	if top := w.top.Load(); top >= w.size && top-w.size >= first {
+		bits = 1<<min(top-w.size-first+1, blockBits) - 1
+	}
+	if block == 0 {
+		bits |= 1
+	}
+	return bits
+}
+
+// mark sets bits of a block in the ring, and returns those that were not set, none if a newer block has the word.
+func (w *window) mark(block, bits uint64) (fresh uint64) {
+	for word := w.word(block * blockBits); bits != 0; {
 		old := word.Load()
 		now := block<<32 | bits
 		if age := int32(uint32(old>>32) - uint32(block)); age > 0 {
-			bits = 0
-			break
+			return 0
 		} else if age == 0 {
 			bits &^= old
 			now = old | bits
@@ -154,15 +184,7 @@ func (w *window) acceptBlock(seqs []uint64, fresh []bool) (n int) {
 			break
 		}
 	}
-	for i, seq := range seqs[:n] {
-		if fresh[i] = bits>>(seq%blockBits)&1 != 0; fresh[i] {
-			highest = max(highest, seq)
-		}
-	}
-	if bits != 0 {
-		w.raise(highest)
-	}
-	return n
+	return bits
 }
 
 // word returns the word of a number, or nil without a window.

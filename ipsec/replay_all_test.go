@@ -1,6 +1,7 @@
 package ipsec
 
 import (
+	"math"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -51,6 +52,64 @@ func TestAcceptAllEqualsTheModel(t *testing.T) {
 		}
 		if accepted < 10_000 {
 			t.Errorf("size %d: only %d accepted", size, accepted)
+		}
+	}
+}
+
+// TestAcceptBitsEqualsTheModel: numbers of one block, in any order, get the results of one after the other, also at the end of the range.
+func TestAcceptBitsEqualsTheModel(t *testing.T) {
+	for _, size := range []int{0, 1, 31, 32, 33, 64, 1000, 4096} {
+		for _, base := range []uint64{0, 1<<32 - 2000, 1<<64 - 200_000} {
+			rnd := rand.New(rand.NewPCG(uint64(size), base))
+			var w window
+			w.start(size)
+			w.skip(base)
+			m := model{size: uint64(size), top: base, seen: map[uint64]bool{}}
+			for i := range min(base, uint64(size)) {
+				m.seen[base-i] = true
+			}
+			accepted, refused := 0, 0
+			for range 5000 {
+				numbers := uint64(0)
+				for range 1 + rnd.IntN(20) {
+					numbers |= 1 << rnd.IntN(blockBits)
+				}
+				if size > 0 && size < blockBits {
+					numbers &= -numbers // one
+				}
+				seq := max(m.top, base)
+				if seq < math.MaxUint64-2*blockBits && rnd.IntN(2) == 0 {
+					seq += blockBits * uint64(rnd.IntN(3))
+				} else {
+					seq -= min(seq, rnd.Uint64N(uint64(size)+70))
+				}
+				block := seq / blockBits
+				fresh := w.acceptBits(block, numbers)
+				for i := range uint64(blockBits) {
+					if numbers>>i&1 == 0 {
+						continue
+					}
+					want := m.accept(block*blockBits + i)
+					if fresh>>i&1 != 0 != want {
+						t.Fatalf("size %d: number %d with %#x of block %d: accepted %v, want %v", size, i, numbers, block, !want, want)
+					}
+					if want {
+						accepted++
+					} else {
+						refused++
+					}
+				}
+				if fresh&^numbers != 0 {
+					t.Fatalf("size %d: accepted %#x of %#x", size, fresh, numbers)
+				}
+				if size > 0 && w.top.Load() != m.top {
+					t.Fatalf("size %d: the highest number is %d, want %d", size, w.top.Load(), m.top)
+				}
+				m.top = max(m.top, w.top.Load())
+			}
+			if accepted < 1000 || size > 0 && refused < 1000 {
+				t.Errorf("size %d: %d accepted, %d refused", size, accepted, refused)
+			}
 		}
 	}
 }

@@ -2,7 +2,7 @@ package esp
 
 import "github.com/warproute/warproute/ipsec/gateway"
 
-// byKey has what packets need of SAs, by the index of their keys, for as long as the indexes are the same: three to a
+// byKey has what packets need of SAs, by the index of their keys, for as long as the indexes are the same. An entry is smaller than a
 // cache line, while SAs and what they point to have several lines each.
 type byKey[T Sealer | opener] struct {
 	all     []T
@@ -11,12 +11,20 @@ type byKey[T Sealer | opener] struct {
 
 // begin begins a chunk. keys is the size of the device's key table.
 func (x *byKey[T]) begin(g *gateway.Gateway, keys uint32) {
-	n := g.KeyChanges()
-	keys = min(keys, gateway.MaxKeys)
-	if n == x.changes && len(x.all) == int(keys) {
-		return
+	if x.stale(g, keys) {
+		x.reset(g, keys)
 	}
-	if len(x.all) != int(keys) {
+}
+
+// stale reports whether begin clears the entries.
+func (x *byKey[T]) stale(g *gateway.Gateway, keys uint32) bool {
+	return g.KeyChanges() != x.changes || len(x.all) != int(min(keys, gateway.MaxKeys))
+}
+
+// reset clears the entries. What points to them must not be used any more.
+func (x *byKey[T]) reset(g *gateway.Gateway, keys uint32) {
+	n := g.KeyChanges()
+	if keys = min(keys, gateway.MaxKeys); len(x.all) != int(keys) {
 		x.all = make([]T, keys)
 	}
 	clear(x.all)

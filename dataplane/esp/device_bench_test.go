@@ -185,7 +185,7 @@ func (h *hostBench) unread(b *testing.B, i int, tunnels []uint32) time.Duration 
 	c, t, stage := h.chunks[i], h.jobs[i], h.Engine.ESP()
 	h.evict()
 	from := time.Now()
-	stage.BeginOpened(t, c.N, gateway.MaxKeys)
+	stage.BeginOpened(c.In[:c.N], c.Out[:c.N], t, gateway.MaxKeys)
 	for j := range t {
 		stage.Classified(&t[j], tunnels[h.of[(h.order[i]+j)%len(h.of)]], 64)
 	}

@@ -15,11 +15,18 @@ import (
 func (s *Stage) Finds() bool { return !s.fib.HasRPF() }
 
 // BeginOpened begins a chunk whose frames were posted without jobs. Every packet is Plain until MakeOpenJob.
-// Without jobs, no packet is for Rest. n is the number of packets, keys the size of the device's key table.
-func (s *Stage) BeginOpened(jobs []Job, n int, keys uint32) {
+// Without jobs, no packet is for Rest. keys is the size of the device's key table. Packets of earlier chunks may be left to
+// ConfirmOpened; it is called here if they are too many, or if the indexes of keys have changed, or the size of the table.
+func (s *Stage) BeginOpened(in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) {
 	s.startCounts()
-	s.openers.begin(s.gateway, keys)
-	s.opened.begin(n)
+	if len(s.opened.packets)+len(in) > openedMost {
+		s.ConfirmOpened()
+	}
+	if s.openers.stale(s.gateway, keys) {
+		s.ConfirmOpened()
+		s.openers.reset(s.gateway, keys)
+	}
+	s.opened.begin(in, out)
 	for i := range jobs {
 		jobs[i].reset()
 	}

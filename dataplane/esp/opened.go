@@ -1,49 +1,80 @@
 package esp
 
 import (
+	"slices"
+
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/packet"
 )
 
-// Most received packets need one step after a device has found their SA, opened and admitted them: their numbers are to be
-// confirmed. They have no jobs. The packets of an SA are confirmed together, in their order: the SA's replay window and
-// counters have cache lines of their own, which are rarely in the nearest cache.
+// Most received packets need one step after a device has found their SA, opened and admitted them: their sequence numbers are to be
+// confirmed by the SA's replay window. They have no jobs. AddOpened writes frames and results as if all numbers were new, and keeps the
+// numbers in the entry of the SA. ConfirmOpened confirms those of an SA together, for one or several chunks, and restores the frames
+// of packets that have refused numbers: windows and counters have cache lines of their own, which are rarely in the nearest cache.
 
-// headerLen is the length of an ESP header in bytes: SPI and sequence number.
-const headerLen = 8
+const (
+	// headerLen is the length of an ESP header in bytes: SPI and sequence number.
+	headerLen = 8
+	// windowBlock is the size of the blocks of a replay window: numbers of one block are confirmed by one compare-and-swap
+	// (ipsec.SA.ConfirmBlock). With a smaller window, each of them may make others old, and they are confirmed one by one.
+	windowBlock = 32
+	// openedMost limits the packets of chunks that are confirmed together. A larger chunk is confirmed alone.
+	openedMost = 4096
+)
 
 // opener is an SA by which a device has opened a packet.
 type opener struct {
-	SA     *ipsec.SA     // nil: not looked up yet
-	counts *ipsec.Counts // nil: the packets of the SA need jobs
-	list   uint16        // index plus 1 of its list in openedPackets, 0 for none
-	aead   bool
+	SA *ipsec.SA // nil: not looked up yet
+
+	// Packets that were added, without those whose numbers were refused.
+	packets uint16
+	bytes   uint32 // of the inner packets
+	// Numbers that are to be confirmed: bit i of pending is number windowBlock * block + i.
+	pending, block uint32
+	last           uint16 // index in openedPackets.packets of the last packet with a pending number
+
+	listed  bool // in openedPackets.sas
+	limited bool // in packets or bytes: its packets need jobs
+	single  bool // numbers are confirmed one by one
+	aead    bool
 	// Lengths in bytes.
 	inner uint8 // of the headers that opening removes
 	least uint8 // of the shortest frame
 }
 
-// openedPackets are the packets of a chunk that ConfirmOpened is to be called for, as one linked list per SA.
+// openedPackets are the packets of chunks that ConfirmOpened is to be called for.
 type openedPackets struct {
-	lists []openedList // in the order of their first packets
-	next  []uint16     // by packet: the next one of the list
-	seqs  []uint32     // by packet: its sequence number
-	at    [block]uint16
+	chunks  []openedChunk
+	packets []openedPacket // of the chunks, one chunk after the other
+	sas     []*opener      // in the order of their first packets
 }
 
-// openedList is a list of packets of an SA, in order.
-type openedList struct {
-	*opener
-	first, last, n uint16
+type openedChunk struct {
+	in    []batch.Frame
+	out   []batch.Result
+	first int // index of its first packet in openedPackets.packets
 }
 
-// begin makes room for the packets of a chunk.
-func (x *openedPackets) begin(n int) {
-	if n > len(x.next) {
-		n = max(n, 2*len(x.next)) // grows a few times in all
-		x.lists, x.next, x.seqs = make([]openedList, 0, n), make([]uint16, n), make([]uint32, n)
+// openedPacket is a packet that was added; of others, the fields are arbitrary.
+type openedPacket struct {
+	seq      uint32
+	len      uint16 // of the received frame, in bytes
+	previous uint16 // index of the packet of the SA that was added before it; arbitrary for the first one
+}
+
+// begin begins a chunk. Without packets to confirm, the chunks before it are forgotten.
+func (x *openedPackets) begin(in []batch.Frame, out []batch.Result) {
+	if len(x.sas) == 0 {
+		x.chunks, x.packets = x.chunks[:0], x.packets[:0]
 	}
+	first, n := len(x.packets), len(x.packets)+len(in)
+	if n > cap(x.packets) { // once, with chunks of the usual size
+		most := max(n, openedMost)
+		x.packets = append(make([]openedPacket, 0, most), x.packets...)
+		x.chunks, x.sas = slices.Grow(x.chunks, most/block), slices.Grow(x.sas, most)
+	}
+	x.chunks, x.packets = append(x.chunks, openedChunk{in, out, first}), x.packets[:n]
 }
 
 // opener returns the inbound SA with keys at an index, or nil.
@@ -61,9 +92,9 @@ func (s *Stage) lookUpOpener(o *opener, key uint32) (ok bool) {
 		return false
 	}
 	_, esp, least := sa.InboundESP()
-	*o = opener{SA: sa, aead: sa.Combined(), inner: uint8(esp + headerLen + sa.IVLen()), least: uint8(packet.EthernetLen + esp + least)}
-	if !sa.Limited() {
-		o.counts = sa.Counts(s.worker)
+	*o = opener{
+		SA: sa, limited: sa.Limited(), single: sa.Config().ReplayWindow < windowBlock, aead: sa.Combined(),
+		inner: uint8(esp + headerLen + sa.IVLen()), least: uint8(packet.EthernetLen + esp + least),
 	}
 	return true
 }
@@ -73,7 +104,7 @@ func (s *Stage) PrefetchOpeners(reports []SAReport) {
 	n := 0
 	for _, r := range reports {
 		if o := s.opener(r.KeyIndex()); o != nil {
-			s.distinctSAs[n], s.counts[n] = o.SA, o.counts
+			s.distinctSAs[n], s.counts[n] = o.SA, o.SA.Counts(s.worker)
 			n++
 		}
 	}
@@ -85,36 +116,59 @@ func (s *Stage) PrefetchOpeners(reports []SAReport) {
 // the policies of both directions admit the packet.
 const Admitted = 1
 
-// AddOpened adds packets to those that ConfirmOpened is called for, from the first one on as long as the device has opened,
-// forwards to one of a number of ports, and admits them. It returns their number, and stores their results without the bit.
-// The packets are those of a chunk from first on, and reports are what the device has stored about them. The other packets
-// need jobs, or their results cannot be those of inner packets.
-func (s *Stage) AddOpened(first int, in []batch.Frame, out, results []batch.Result, reports []SAReport, ports int) (n int) {
-	in, out, reports = in[:len(results)], out[:len(results)], reports[:len(results)]
+// AddOpened adds packets of the last chunk that BeginOpened has begun to those that ConfirmOpened is called for: from a first one on as
+// long as the device has opened, forwards to one of a number of ports, and admits them. It returns their number, and stores their
+// frames and results, without Admitted. results and reports are what the device has stored about them. If a packet is left, it is
+// the host's, needs a job, or has an impossible result.
+func (s *Stage) AddOpened(first int, results []batch.Result, reports []SAReport, ports int) (n int) {
 	x := &s.opened
-	seqs := x.seqs[first:][:len(results)]
+	c := &x.chunks[len(x.chunks)-1]
+	in, out, reports := c.in[first:][:len(results)], c.out[first:][:len(results)], reports[:len(results)]
+	at := c.first + first
+	packets := x.packets[at:][:len(results)]
+	ofFirst, aead := 0, 0 // packets of firstSA, and those of AEAD suites
 	for i, r := range results {
-		if r.Verdict.Action() != batch.ActionForward || r.Addr()&Admitted == 0 || int(r.Verdict.Port()) >= ports {
-			return i
+		key := reports[i].KeyIndex()
+		o := s.openers.at(key)
+		if uint(r.Verdict-batch.Forward(0)) >= uint(ports) || r.Addr()&Admitted == 0 || o == nil || o.SA == nil && !s.lookUpOpener(o, key) {
+			break
 		}
-		r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^Admitted, r.Len())
-		o := s.opener(reports[i].KeyIndex())
-		if o == nil || o.counts == nil || !o.fits(in[i], r) {
-			return i
+		f := in[i]
+		if r = batch.ForwardTo(r.Verdict.Port(), r.Addr()&^Admitted, r.Len()); o.limited || !o.fits(f, r) {
+			break
 		}
-		out[i], seqs[i] = r, reports[i].Seq()
-		if o.list == 0 {
-			s.countFirstSA(o.SA, 0) // before jobs of later packets
-			x.lists = append(x.lists, openedList{o, uint16(first + i), uint16(first + i), 1})
-			o.list = uint16(len(x.lists))
-			continue
+		seq := reports[i].Seq()
+		block, number := seq/windowBlock, uint32(1)<<(seq%windowBlock)
+		if o.pending != 0 && (o.block != block || o.pending&number != 0 || o.single) {
+			s.confirmPending(o)
 		}
-		l := &x.lists[o.list-1]
-		x.next[l.last] = uint16(first + i)
-		l.last = uint16(first + i)
-		l.n++
+		if o.pending == 0 {
+			o.block = block
+			if !o.listed {
+				x.sas, o.listed = append(x.sas, o), true
+			}
+		}
+		o.pending |= number
+		o.packets++
+		o.bytes += uint32(r.Len() - packet.EthernetLen)
+		packets[i] = openedPacket{seq, f.Len, o.last}
+		o.last = uint16(at + i)
+		in[i] = batch.Frame{Addr: r.Addr(), Len: r.Len(), Origin: f.Origin.With(batch.PolicyDone | batch.InboundChecked)}
+		out[i] = r
+		if s.firstSA == nil {
+			s.firstSA = o.SA
+		}
+		if s.firstSA == o.SA {
+			ofFirst++
+		}
+		if o.aead {
+			aead++
+		}
+		n = i + 1
 	}
-	return len(results)
+	s.firstCount += ofFirst
+	s.received, s.aead, s.hmac = s.received+n, s.aead+aead, s.hmac+n-aead
+	return n
 }
 
 // fits reports whether the result of a packet that a device has opened and forwards can be that of the inner packet: it is
@@ -123,78 +177,73 @@ func (o *opener) fits(f batch.Frame, r batch.Result) bool {
 	return f.Len >= uint16(o.least) && r.Addr() == f.Addr+uint32(o.inner) && r.Len() >= packet.EthernetLen+packet.IPv4Len && r.Len() <= f.Len-uint16(o.inner)
 }
 
-// ConfirmOpened is Finish for the packets of a chunk that AddOpened has added: it applies replay windows, and counts the
-// packets. out has their results.
-func (s *Stage) ConfirmOpened(in []batch.Frame, out []batch.Result) {
-	lists := s.opened.lists
-	s.prefetchLists(lists[:min(block, len(lists))])
-	for start := 0; start < len(lists); start += block {
-		end := min(start+block, len(lists))
-		s.prefetchWindows(lists[start:end])
-		s.prefetchLists(lists[end:min(end+block, len(lists))])
-		for i := start; i < end; i++ {
-			s.confirmList(&lists[i], in, out)
-		}
-	}
-	s.opened.lists = lists[:0]
-}
-
-// prefetchLists prefetches the SAs of up to a block of lists, and prefetchWindows then the words of their windows.
-func (s *Stage) prefetchLists(lists []openedList) {
-	for i := range lists {
-		s.distinctSAs[i], s.counts[i] = lists[i].SA, lists[i].counts
-	}
-	ipsec.PrefetchInbound(s.distinctSAs[:len(lists)])
-	ipsec.PrefetchCounts(s.counts[:len(lists)])
-}
-
-func (s *Stage) prefetchWindows(lists []openedList) {
-	for i := range lists {
-		s.distinctSAs[i], s.seqs[i] = lists[i].SA, uint64(s.opened.seqs[lists[i].first])
-	}
-	ipsec.PrefetchWindows(s.distinctSAs[:len(lists)], s.seqs[:len(lists)], s.worker)
-}
-
-// confirmList confirms the packets of a list.
-func (s *Stage) confirmList(l *openedList, in []batch.Frame, out []batch.Result) {
-	o, n := l.opener, int(l.n)
-	o.list = 0
-	s.countFirstSA(o.SA, n)
-	if s.received += n; o.aead {
-		s.aead += n
-	} else {
-		s.hmac += n
-	}
-	drop := dropFor(o.SA.Usable(ipsec.In))
-	packets, bytes := uint64(0), uint64(0)
-	for i := int(l.first); n > 0; {
-		at, m := &s.opened.at, min(n, block)
-		for j := range m {
-			at[j], s.seqs[j] = uint16(i), uint64(s.opened.seqs[i])
-			i = int(s.opened.next[i])
-		}
-		switch {
-		case drop.Verdict != 0:
-		case m == 1:
-			s.fresh[0] = o.SA.Confirm(s.worker, s.seqs[0], true) == ipsec.OK
-		default:
-			o.SA.ConfirmAll(s.worker, s.seqs[:m], s.fresh[:])
-		}
-		for j, i := range at[:m] {
-			f, r := &in[i], &out[i]
-			switch f.Origin = f.Origin.With(batch.PolicyDone); {
-			case drop.Verdict != 0:
-				*r = drop
-			case !s.fresh[j]:
-				*r = batch.DropFor(batch.XfrmInStateSeqError)
-			default:
-				f.Addr, f.Len, f.Origin = r.Addr(), r.Len(), f.Origin.With(batch.InboundChecked)
-				packets, bytes = packets+1, bytes+uint64(r.Len()-packet.EthernetLen)
+// ConfirmOpened is Finish for the packets that AddOpened has added: it applies replay windows, and counts the packets. Their frames
+// and results may not be used before.
+func (s *Stage) ConfirmOpened() {
+	all := s.opened.sas
+	s.prefetchOpeners(all[:min(block, len(all))])
+	for start := 0; start < len(all); start += block {
+		end := min(start+block, len(all))
+		s.prefetchPending(all[start:end])
+		s.prefetchOpeners(all[end:min(end+block, len(all))])
+		for _, o := range all[start:end] {
+			s.confirmPending(o)
+			if o.packets > 0 {
+				o.SA.Counts(s.worker).Add(uint64(o.packets), uint64(o.bytes))
 			}
+			o.packets, o.bytes, o.listed = 0, 0, false
 		}
-		n -= m
 	}
-	if packets > 0 {
-		o.counts.Add(packets, bytes)
+	s.opened.sas = all[:0]
+}
+
+// prefetchOpeners prefetches up to a block of SAs, and prefetchPending then the words of their windows, and their counters.
+func (s *Stage) prefetchOpeners(all []*opener) {
+	for i, o := range all {
+		s.distinctSAs[i] = o.SA
+	}
+	ipsec.PrefetchInbound(s.distinctSAs[:len(all)])
+}
+
+func (s *Stage) prefetchPending(all []*opener) {
+	for i, o := range all {
+		s.distinctSAs[i], s.seqs[i] = o.SA, uint64(o.block)*windowBlock
+	}
+	ipsec.PrefetchWindows(s.distinctSAs[:len(all)], s.seqs[:len(all)], s.worker)
+}
+
+// confirmPending confirms the pending numbers of an SA.
+func (s *Stage) confirmPending(o *opener) {
+	refused, drop := o.pending, dropFor(o.SA.Usable(ipsec.In))
+	if drop.Verdict == 0 {
+		refused &^= o.SA.ConfirmBlock(s.worker, o.block, o.pending)
+		drop = batch.DropFor(batch.XfrmInStateSeqError)
+	}
+	if refused != 0 {
+		s.opened.refuse(o, refused, drop)
+	}
+	o.pending = 0
+}
+
+// refuse drops packets with pending numbers of an SA, and restores their frames. It goes back from the last one, at most windowBlock
+// packets, as replays may be many.
+func (x *openedPackets) refuse(o *opener, refused uint32, drop batch.Result) {
+	k := len(x.chunks) - 1 // of the packet's chunk
+	for i := o.last; refused != 0; i = x.packets[i].previous {
+		p := &x.packets[i]
+		number := uint32(1) << (p.seq % windowBlock)
+		if refused&number == 0 {
+			continue
+		}
+		refused &^= number
+		for x.chunks[k].first > int(i) {
+			k--
+		}
+		c := &x.chunks[k]
+		f, r := &c.in[int(i)-c.first], &c.out[int(i)-c.first]
+		o.packets--
+		o.bytes -= uint32(r.Len() - packet.EthernetLen)
+		*f = batch.Frame{Addr: f.Addr - uint32(o.inner), Len: p.len, Origin: f.Origin.Without(batch.InboundChecked)}
+		*r = drop
 	}
 }

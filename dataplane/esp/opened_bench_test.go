@@ -47,11 +47,11 @@ func BenchmarkConfirmOpened(b *testing.B) {
 					reports[i] = esp.SAReport(seq[k])<<32 | esp.SAReport(sas[k].KeyIndex())
 				}
 				start := time.Now()
-				stage.BeginOpened(nil, size, gateway.MaxKeys)
-				if n := stage.AddOpened(0, in, out, results, reports, 3); n != size {
+				stage.BeginOpened(in, out, nil, gateway.MaxKeys)
+				if n := stage.AddOpened(0, results, reports, 3); n != size {
 					b.Fatal(n)
 				}
-				stage.ConfirmOpened(in, out)
+				stage.ConfirmOpened()
 				took = append(took, time.Since(start))
 			}
 			if out[7].Verdict != batch.Forward(lan) || stage.Received() != size {

@@ -103,10 +103,10 @@ func (e *Engine) collectRouted(s *slot, in []batch.Frame, out []batch.Result) {
 
 // finishChunk does the host's part for a chunk that the device has finished: it compares it with the CPU's
 // results (shadow), confirms replay windows and applies inbound policies (ipsecPath.finish). For packets that the device
-// has opened or sealed in the first pass, endFirstPass has done that; their jobs are esp.Decided.
+// has opened or sealed in the first pass, advance has done that; their jobs are esp.Decided.
 func (e *Engine) finishChunk(f *flight) {
 	switch {
-	case f.pass == doneInFirst: // endFirstPass has done it for all packets
+	case f.pass == doneInFirst: // advance has done it for all packets
 	case f.jobs == nil:
 		e.shadow.compare(f.chunk, nil)
 	default:

@@ -44,8 +44,8 @@ func admitted(r batch.Result) bool {
 	return r.Verdict.Action() == batch.ActionForward && r.Addr()&esp.Admitted != 0
 }
 
-// acceptFirstPass finishes the packets of a chunk that the device has opened in its first pass, in order: it confirms their
-// replay windows now, while the packets of the host still have their last pass to come. It returns the number of
+// acceptFirstPass finishes the packets of a chunk that the device has opened in its first pass, in order. Their numbers are confirmed
+// before the last pass of the packets that are the host's; without such packets, by advance. It returns the number of
 // the packets that are the host's, and of these the ones that the device has classified.
 func (e *Engine) acceptFirstPass(f *flight) (hostPackets, classified int) {
 	others, finds := 0, f.passFlags&(findSAsFlag|expectFlag) != 0
@@ -62,21 +62,24 @@ func (e *Engine) acceptFirstPass(f *flight) (hostPackets, classified int) {
 			}
 		}
 	}
-	switch n := f.chunk.N; {
-	case !finds || (hostPackets+others)*e.othersShare > n:
+	n := f.chunk.N
+	if !finds || (hostPackets+others)*e.othersShare > n {
+		e.esp.ConfirmOpened() // of older chunks
 		e.acceptWithJobs(f, finds)
 		if hostPackets < n {
 			e.finishOpened(f.chunk.In[:n], f.chunk.Out[:n], f.jobs)
 		}
-	default:
-		e.acceptAdmitted(f, hostPackets > 0)
+		return hostPackets, classified
+	}
+	if e.acceptAdmitted(f, hostPackets > 0); hostPackets > 0 {
+		e.esp.ConfirmOpened() // before the host's packets
 	}
 	return hostPackets, classified
 }
 
 // acceptWithJobs makes jobs of the packets of a chunk that the device has opened, by which Finish completes them.
 func (e *Engine) acceptWithJobs(f *flight, finds bool) {
-	e.esp.BeginOpened(f.jobs, f.chunk.N, e.ipsec.keys)
+	e.esp.BeginOpened(f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N], f.jobs, e.ipsec.keys)
 	for k := range f.tiles {
 		p := e.firstPassTile(f, k)
 		for i := range p.in {
@@ -131,21 +134,24 @@ func (e *Engine) finishOpened(in []batch.Frame, out []batch.Result, jobs []esp.J
 	}
 }
 
-// acceptAdmitted finishes the packets of a chunk, of which the device has admitted nearly all: these need no jobs. If others are
-// the host's, they have jobs that say so. The packets of an SA stay in order: those with jobs are finished after all that
-// came before.
+// acceptAdmitted finishes the packets of a chunk, of which the device has admitted nearly all: these need no jobs, but
+// Stage.ConfirmOpened. If others are the host's, they have jobs that say so. The packets of an SA stay in order: those with jobs are
+// finished after all that came before.
 func (e *Engine) acceptAdmitted(f *flight, hasHostPackets bool) {
-	in, out := f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N]
-	if hasHostPackets {
-		e.esp.BeginOpened(f.jobs, len(in), e.ipsec.keys)
-	} else {
-		e.esp.BeginOpened(nil, len(in), e.ipsec.keys)
+	jobs := f.jobs
+	if !hasHostPackets {
+		jobs = nil
 	}
+	e.esp.BeginOpened(f.chunk.In[:f.chunk.N], f.chunk.Out[:f.chunk.N], jobs, e.ipsec.keys)
 	for k := range f.tiles {
 		p, first := e.firstPassTile(f, k), f.tileStart(k)
 		run := -1 // first of packets with jobs that are to be finished
-		for i := 0; i < len(p.in); i++ {
-			n := e.esp.AddOpened(first+i, p.in[i:], p.out[i:], p.results[i:], p.reports[i:], e.checker.ports)
+		for i := 0; i < len(p.in); {
+			end := len(p.in)
+			if run >= 0 {
+				end = i + 1 // AddOpened may confirm numbers, but not before the run is finished
+			}
+			n := e.esp.AddOpened(first+i, p.results[i:end], p.reports[i:end], e.checker.ports)
 			if hasHostPackets {
 				decide(p.jobs[i : i+n])
 			}
@@ -153,17 +159,20 @@ func (e *Engine) acceptAdmitted(f *flight, hasHostPackets bool) {
 				e.finishOpened(p.in[run:i], p.out[run:i], p.jobs[run:i])
 				run = -1
 			}
-			if i += n; i < len(p.in) && e.acceptWithJob(&p, i, true, hasHostPackets) && run < 0 {
-				e.esp.ConfirmOpened(in, out)
+			if i += n; i == end {
+				continue
+			}
+			if e.acceptWithJob(&p, i, true, hasHostPackets) && run < 0 {
+				e.esp.ConfirmOpened()
 				run = i
 			}
+			i++
 		}
 		if run >= 0 {
 			e.finishOpened(p.in[run:], p.out[run:], p.jobs[run:])
 		}
 		clear(p.results)
 	}
-	e.esp.ConfirmOpened(in, out)
 }
 
 // decide makes jobs those of packets that are finished.

@@ -139,10 +139,14 @@ func (f *flight) beforeLastPass() bool {
 	return f.placement == ExecutedOnGPU && (f.pass == firstPass || f.pass == waiting)
 }
 
-// advance ends the first passes of chunks.
+// advance ends the first passes of chunks. The sequence numbers of opened packets are confirmed together, of all these chunks; until
+// then, another worker with packets of the same SA may move its window on.
 func (e *Engine) advance() {
 	for lane := range e.lanes {
 		e.advanceLane(uint8(lane))
+	}
+	if e.ipsec != nil {
+		e.esp.ConfirmOpened()
 	}
 }
 
@@ -185,12 +189,16 @@ func (e *Engine) collect(f *flight) bool {
 	return f.pass == doneInFirst || f.pass == lastPass && e.collectTiles(f)
 }
 
-// endFirstPass ends the first pass of a chunk: it checks the results, confirms the replay windows of opened packets, counts
-// sealed ones, and observes what the chunk had. Then it makes jobs of the other packets and posts the last pass. Without other
-// packets, it posts nothing: the chunk is finished. A chunk that was waiting had no first pass, and all packets get jobs.
+// endFirstPass ends the first pass of a chunk: it checks the results, counts sealed packets, and observes what the chunk had. Then it
+// makes jobs of the other packets and posts the last pass, before which the sequence numbers of opened ones are confirmed. Without other
+// packets, it posts nothing, and advance confirms the numbers: then the chunk is finished. A chunk that was waiting had no first pass,
+// and all packets get jobs.
 func (e *Engine) endFirstPass(f *flight) {
 	c, hostPackets, foundESP, classified := f.chunk, f.chunk.N, -1, -1
 	first := f.pass == firstPass
+	if !first || !f.opensFirst() {
+		e.esp.ConfirmOpened()
+	}
 	if first {
 		var protected int
 		switch {
