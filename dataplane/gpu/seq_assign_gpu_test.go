@@ -38,9 +38,11 @@ func TestGPUNumbersPackets(t *testing.T) {
 // number is used twice, and those of a worker ascend, on all blocks and on a few, behind whose tiles others queue.
 func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 	const workers, chunks, size, sas = 6, 8, 256, 40
+	const few = 24    // blocks
+	queuedBehind := 0 // chunks, on few blocks
 	for name, c := range map[string]struct{ others, blocks int }{
 		"few packets by the host": {2000, shortBlocks()}, "many packets by the host": {40, shortBlocks()},
-		"few packets by the host, few blocks": {2000, 24}, "many packets by the host, few blocks": {40, 24},
+		"few packets by the host, few blocks": {2000, few}, "many packets by the host, few blocks": {40, few},
 	} {
 		others := c.others
 		t.Run(name, func(t *testing.T) {
@@ -132,9 +134,15 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 				}
 			}
 			numbered := int(d.kernel.lender.assigned.Load())
-			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal; %d chunks queued", len(used), numbered, byHost, queued); numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 || c.blocks == 24 && queued == 0 {
+			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal; %d chunks queued", len(used), numbered, byHost, queued); numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 {
 				t.Error("too few")
 			}
+			if c.blocks == few {
+				queuedBehind += queued
+			}
 		})
+	}
+	if queuedBehind == 0 { // with few packets by the host, it depends on the host's speed
+		t.Error("no chunk queued")
 	}
 }
