@@ -163,15 +163,18 @@ func (s *SA) ConfirmAll(w int, seqs []uint64, fresh []bool) {
 	}
 }
 
-// ConfirmBlock is Confirm for authentic packets with 32-bit numbers of one block: bit i of numbers is number 32 * block + i. It returns
-// those that are accepted: they were not received before, and are neither 0 nor older than the window. With a window of 0, all are.
-// All are compared with the highest number before the call, so with a window of 1 to 31 there is one at a time.
-func (s *SA) ConfirmBlock(w int, block, numbers uint32) (fresh uint32) {
-	fresh = uint32(s.replay.acceptBits(uint64(block), uint64(numbers)))
-	if old := numbers &^ fresh; old != 0 {
-		s.workers[w].replays.Add(uint64(bits.OnesCount32(old)))
+// WindowBlock is how many sequence numbers ConfirmBlock takes: those of a block of the replay window, from a multiple of it on.
+const WindowBlock = blockBits
+
+// ConfirmBlock is Confirm for authentic packets with 32-bit numbers of one block: bit i of numbers is number WindowBlock * block + i. It
+// returns those that are accepted: they were not received before, and are neither 0 nor older than the window. With a window of 0, all are
+// accepted. All are compared with the highest number before the call: with a window of 1 to 31, the caller passes one number.
+func (s *SA) ConfirmBlock(w int, block, numbers uint32) (accepted uint32) {
+	accepted = uint32(s.replay.acceptBits(uint64(block), uint64(numbers)))
+	if refused := numbers &^ accepted; refused != 0 {
+		s.workers[w].replays.Add(uint64(bits.OnesCount32(refused)))
 	}
-	return fresh
+	return accepted
 }
 
 // Inner returns the offset of the inner packet in the buffer of a decrypted one.

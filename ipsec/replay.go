@@ -2,7 +2,7 @@ package ipsec
 
 import (
 	"math"
-	mathbits "math/bits"
+	"math/bits"
 	"sync/atomic"
 )
 
@@ -134,57 +134,57 @@ func (w *window) acceptAll(seqs []uint64, fresh []bool) {
 
 // acceptBlock is acceptAll for the first numbers, as many as are in one block and differ.
 func (w *window) acceptBlock(seqs []uint64, fresh []bool) (n int) {
-	block, bits := seqs[0]/blockBits, uint64(0)
-	for ; n < len(seqs) && seqs[n]/blockBits == block && bits>>(seqs[n]%blockBits)&1 == 0; n++ {
-		bits |= 1 << (seqs[n] % blockBits)
+	block, numbers := seqs[0]/blockBits, uint64(0)
+	for ; n < len(seqs) && seqs[n]/blockBits == block && numbers>>(seqs[n]%blockBits)&1 == 0; n++ {
+		numbers |= 1 << (seqs[n] % blockBits)
 	}
-	bits = w.acceptBits(block, bits)
+	numbers = w.acceptBits(block, numbers)
 	for i, seq := range seqs[:n] {
-		fresh[i] = bits>>(seq%blockBits)&1 != 0
+		fresh[i] = numbers>>(seq%blockBits)&1 != 0
 	}
 	return n
 }
 
 // acceptBits is accept for numbers of one block, bit i for its number i, all compared with the top before the call. It returns the
 // bits of those that are accepted.
-func (w *window) acceptBits(block, bits uint64) (fresh uint64) {
+func (w *window) acceptBits(block, numbers uint64) (accepted uint64) {
 	if w.size > 0 {
-		bits = w.mark(block, bits&^w.old(block))
+		numbers = w.mark(block, numbers&^w.old(block))
 	}
-	if bits != 0 {
-		w.raise(block*blockBits + uint64(mathbits.Len64(bits)) - 1)
+	if numbers != 0 {
+		w.raise(block*blockBits + uint64(bits.Len64(numbers)) - 1)
 	}
-	return bits
+	return numbers
 }
 
 // old returns the bits of the numbers of a block that are older than the window, which is not 0, and of number 0.
-func (w *window) old(block uint64) (bits uint64) {
+func (w *window) old(block uint64) (numbers uint64) {
 	first := block * blockBits
 	if top := w.top.Load(); top >= w.size && top-w.size >= first {
-		bits = 1<<min(top-w.size-first+1, blockBits) - 1
+		numbers = 1<<min(top-w.size-first+1, blockBits) - 1
 	}
 	if block == 0 {
-		bits |= 1
+		numbers |= 1
 	}
-	return bits
+	return numbers
 }
 
 // mark sets bits of a block in the ring, and returns those that were not set, none if a newer block has the word.
-func (w *window) mark(block, bits uint64) (fresh uint64) {
-	for word := w.word(block * blockBits); bits != 0; {
+func (w *window) mark(block, numbers uint64) (fresh uint64) {
+	for word := w.word(block * blockBits); numbers != 0; {
 		old := word.Load()
-		now := block<<32 | bits
+		now := block<<32 | numbers
 		if age := int32(uint32(old>>32) - uint32(block)); age > 0 {
 			return 0
 		} else if age == 0 {
-			bits &^= old
-			now = old | bits
+			numbers &^= old
+			now = old | numbers
 		}
-		if bits == 0 || word.CompareAndSwap(old, now) {
+		if numbers == 0 || word.CompareAndSwap(old, now) {
 			break
 		}
 	}
-	return bits
+	return numbers
 }
 
 // word returns the word of a number, or nil without a window.

@@ -19,11 +19,11 @@ func (s *Stage) Finds() bool { return !s.fib.HasRPF() }
 // ConfirmOpened; it is called here if they are too many, or if the indexes of keys have changed, or the size of the table.
 func (s *Stage) BeginOpened(in []batch.Frame, out []batch.Result, jobs []Job, keys uint32) {
 	s.startCounts()
-	if len(s.opened.packets)+len(in) > openedMost {
+	stale := s.openers.stale(s.gateway, keys)
+	if stale || len(s.opened.packets)+len(in) > openedMost {
 		s.ConfirmOpened()
 	}
-	if s.openers.stale(s.gateway, keys) {
-		s.ConfirmOpened()
+	if stale {
 		s.openers.reset(s.gateway, keys)
 	}
 	s.opened.begin(in, out)

@@ -10,15 +10,12 @@ import (
 
 // Most received packets need one step after a device has found their SA, opened and admitted them: their sequence numbers are to be
 // confirmed by the SA's replay window. They have no jobs. AddOpened writes frames and results as if all numbers were new, and keeps the
-// numbers in the entry of the SA. ConfirmOpened confirms those of an SA together, for one or several chunks, and restores the frames
-// of packets that have refused numbers: windows and counters have cache lines of their own, which are rarely in the nearest cache.
+// numbers in the entry of the SA. ConfirmOpened confirms those of an SA together, by blocks of its window (ipsec.SA.ConfirmBlock), for one
+// or several chunks, and restores address and length of the frames that have refused numbers: windows and counters have cache lines of their own, which are rarely in the nearest cache.
 
 const (
 	// headerLen is the length of an ESP header in bytes: SPI and sequence number.
 	headerLen = 8
-	// windowBlock is the size of the blocks of a replay window: numbers of one block are confirmed by one compare-and-swap
-	// (ipsec.SA.ConfirmBlock). With a smaller window, each of them may make others old, and they are confirmed one by one.
-	windowBlock = 32
 	// openedMost limits the packets of chunks that are confirmed together. A larger chunk is confirmed alone.
 	openedMost = 4096
 )
@@ -30,13 +27,13 @@ type opener struct {
 	// Packets that were added, without those whose numbers were refused.
 	packets uint16
 	bytes   uint32 // of the inner packets
-	// Numbers that are to be confirmed: bit i of pending is number windowBlock * block + i.
+	// Numbers that are to be confirmed, of one block of the window: see ipsec.SA.ConfirmBlock.
 	pending, block uint32
 	last           uint16 // index in openedPackets.packets of the last packet with a pending number
 
 	listed  bool // in openedPackets.sas
 	limited bool // in packets or bytes: its packets need jobs
-	single  bool // numbers are confirmed one by one
+	single  bool // numbers are confirmed one by one: the window is smaller than a block, but not 0
 	aead    bool
 	// Lengths in bytes.
 	inner uint8 // of the headers that opening removes
@@ -92,8 +89,9 @@ func (s *Stage) lookUpOpener(o *opener, key uint32) (ok bool) {
 		return false
 	}
 	_, esp, least := sa.InboundESP()
+	window := sa.Config().ReplayWindow
 	*o = opener{
-		SA: sa, limited: sa.Limited(), single: sa.Config().ReplayWindow < windowBlock, aead: sa.Combined(),
+		SA: sa, limited: sa.Limited(), single: window > 0 && window < ipsec.WindowBlock, aead: sa.Combined(),
 		inner: uint8(esp + headerLen + sa.IVLen()), least: uint8(packet.EthernetLen + esp + least),
 	}
 	return true
@@ -130,6 +128,7 @@ func (s *Stage) AddOpened(first int, results []batch.Result, reports []SAReport,
 	for i, r := range results {
 		key := reports[i].KeyIndex()
 		o := s.openers.at(key)
+		// One comparison for the action and the port, as in AcceptSealed.
 		if uint(r.Verdict-batch.Forward(0)) >= uint(ports) || r.Addr()&Admitted == 0 || o == nil || o.SA == nil && !s.lookUpOpener(o, key) {
 			break
 		}
@@ -138,12 +137,12 @@ func (s *Stage) AddOpened(first int, results []batch.Result, reports []SAReport,
 			break
 		}
 		seq := reports[i].Seq()
-		block, number := seq/windowBlock, uint32(1)<<(seq%windowBlock)
-		if o.pending != 0 && (o.block != block || o.pending&number != 0 || o.single) {
+		ofWindow, number := seq/ipsec.WindowBlock, uint32(1)<<(seq%ipsec.WindowBlock)
+		if o.pending != 0 && (o.block != ofWindow || o.pending&number != 0 || o.single) {
 			s.confirmPending(o)
 		}
 		if o.pending == 0 {
-			o.block = block
+			o.block = ofWindow
 			if !o.listed {
 				x.sas, o.listed = append(x.sas, o), true
 			}
@@ -207,7 +206,7 @@ func (s *Stage) prefetchOpeners(all []*opener) {
 
 func (s *Stage) prefetchPending(all []*opener) {
 	for i, o := range all {
-		s.distinctSAs[i], s.seqs[i] = o.SA, uint64(o.block)*windowBlock
+		s.distinctSAs[i], s.seqs[i] = o.SA, uint64(o.block)*ipsec.WindowBlock
 	}
 	ipsec.PrefetchWindows(s.distinctSAs[:len(all)], s.seqs[:len(all)], s.worker)
 }
@@ -225,13 +224,13 @@ func (s *Stage) confirmPending(o *opener) {
 	o.pending = 0
 }
 
-// refuse drops packets with pending numbers of an SA, and restores their frames. It goes back from the last one, at most windowBlock
-// packets, as replays may be many.
+// refuse drops packets with pending numbers of an SA, and restores their frames. The packets with pending numbers are the last ones of
+// the SA, at most ipsec.WindowBlock.
 func (x *openedPackets) refuse(o *opener, refused uint32, drop batch.Result) {
 	k := len(x.chunks) - 1 // of the packet's chunk
 	for i := o.last; refused != 0; i = x.packets[i].previous {
 		p := &x.packets[i]
-		number := uint32(1) << (p.seq % windowBlock)
+		number := uint32(1) << (p.seq % ipsec.WindowBlock)
 		if refused&number == 0 {
 			continue
 		}

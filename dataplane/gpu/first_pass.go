@@ -44,8 +44,8 @@ func admitted(r batch.Result) bool {
 	return r.Verdict.Action() == batch.ActionForward && r.Addr()&esp.Admitted != 0
 }
 
-// acceptFirstPass finishes the packets of a chunk that the device has opened in its first pass, in order. Their numbers are confirmed
-// before the last pass of the packets that are the host's; without such packets, by advance. It returns the number of
+// acceptFirstPass takes the results of a chunk's packets that the device has opened in its first pass, in order. Their sequence numbers are
+// confirmed by advance at the latest, and before those of later packets with jobs. It returns the number of
 // the packets that are the host's, and of these the ones that the device has classified.
 func (e *Engine) acceptFirstPass(f *flight) (hostPackets, classified int) {
 	others, finds := 0, f.passFlags&(findSAsFlag|expectFlag) != 0

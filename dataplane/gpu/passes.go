@@ -140,7 +140,7 @@ func (f *flight) beforeLastPass() bool {
 }
 
 // advance ends the first passes of chunks. The sequence numbers of opened packets are confirmed together, of all these chunks; until
-// then, another worker with packets of the same SA may move its window on.
+// then, another worker with packets of the same SA may advance its window.
 func (e *Engine) advance() {
 	for lane := range e.lanes {
 		e.advanceLane(uint8(lane))
@@ -196,7 +196,7 @@ func (e *Engine) collect(f *flight) bool {
 func (e *Engine) endFirstPass(f *flight) {
 	c, hostPackets, foundESP, classified := f.chunk, f.chunk.N, -1, -1
 	first := f.pass == firstPass
-	if !first || !f.opensFirst() {
+	if !first || !f.opensFirst() { // the host may decrypt packets of the chunk
 		e.esp.ConfirmOpened()
 	}
 	if first {
