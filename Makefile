@@ -178,7 +178,7 @@ gen: ## generate C headers, XDP programs, GPU kernels and CONFORMANCE.md
 		(cd $$dir && sha256sum -- *.bpf.c *_bpfel.go *_bpfel.o >bpf.sha256) || exit; \
 	done
 
-profile: ## record the compiler's profile; add those in GPU_PROFILES
+profile: ## record the compiler's profile; merge it with those in GPU_PROFILES
 	scripts/profile.sh $(GPU_PROFILES)
 
 clean: ## delete bin and out
