@@ -11,7 +11,8 @@ import (
 // Most received packets need one step after a device has found their SA, opened and admitted them: their sequence numbers are to be
 // confirmed by the SA's replay window. They have no jobs. AddOpened writes frames and results as if all numbers were new, and keeps the
 // numbers in the entry of the SA. ConfirmOpened confirms those of an SA together, by blocks of its window (ipsec.SA.ConfirmBlock), for one
-// or several chunks, and restores address and length of the frames that have refused numbers: windows and counters have cache lines of their own, which are rarely in the nearest cache.
+// or several chunks: windows and counters have cache lines of their own, which are rarely in the nearest cache. It restores address and
+// length of the frames whose numbers are refused.
 
 const (
 	// headerLen is the length of an ESP header in bytes: SPI and sequence number.

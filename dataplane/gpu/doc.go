@@ -47,7 +47,8 @@
 // The SA of received ESP is found by the device or by the host. In the last pass, a job beside each descriptor has the
 // device's part. When the device has finished a pass, the lookup included, the host checks the replay window, records
 // the number and counts lifetimes: for packets that are sealed in the first pass, at its end (endFirstPass
-// in passes.go); for those that are opened, by advance, of several chunks together; for those with jobs, when the chunk is done (finishChunk).
+// in passes.go); for those that are opened there, of several chunks together (advance); for those with jobs, when the
+// chunk is done (finishChunk).
 //
 // The device has a copy of the policies (policies.go) and admits most decrypted packets by itself; the
 // host applies the policies to the others. Sequence numbers of a lost chunk are not reused. Keys are on the
