@@ -38,7 +38,6 @@ type Load struct {
 	arrivals   Arrivals
 	departures Departures
 	stamps     []time.Duration // by frame: arrival of its packet
-	freeDMA    bool            // transmitted packets are not read
 	began      atomic.Int64    // on batch.Clock; 0: not yet
 
 	_      padding
@@ -65,7 +64,7 @@ const RingSize = ringSize
 // Offer makes in receive a load and out record its departures. The queues must be of one worker, and
 // need an emulated NIC. Call it after Play and before the router starts; Begin begins the load.
 func Offer(in, out *Queue, a Arrivals, d Departures) *Load {
-	l := &Load{arrivals: a, departures: d, stamps: mapped[time.Duration](len(in.mem) / umem.FrameSize), freeDMA: in.prepared != nil}
+	l := &Load{arrivals: a, departures: d, stamps: mapped[time.Duration](len(in.mem) / umem.FrameSize)}
 	in.offered, out.measured = l, l
 	return l
 }
@@ -152,7 +151,7 @@ func (q *Queue) depart() {
 	}
 	l := q.measured
 	now := l.now()
-	if !l.freeDMA {
+	if !q.unread {
 		q.send(frames)
 	}
 	for i, f := range frames {

@@ -33,11 +33,13 @@ type Queue struct {
 	next      int
 	left      int // frames to receive; negative for no end
 	paused    atomic.Bool
+	arrived   atomic.Uint64 // frames received so far
 
 	offered  *Load // that the queue receives, or nil
 	measured *Load // that the queue transmits, or nil
 
 	sum     uint64 // of the words read from transmitted frames
+	unread  bool   // transmitted frames are not read
 	collect func(frame []byte)
 }
 
@@ -68,6 +70,13 @@ func (q *Queue) PlayRecording(r *Recording, first, count int) {
 // Collect passes every transmitted frame to f, which must not keep the slice. Call it before the router
 // starts. The emulated NIC calls f, or the worker without one.
 func (q *Queue) Collect(f func(frame []byte)) { q.collect = f }
+
+// LeaveUnread makes transmission free: an emulated NIC completes frames without reading them, unless Collect asks for them.
+// Call it before the router starts.
+func (q *Queue) LeaveUnread() { q.unread = true }
+
+// Arrived returns the number of frames received so far. Any goroutine may call it.
+func (q *Queue) Arrived() uint64 { return q.arrived.Load() }
 
 // Pause stops reception for good. Any goroutine may call it.
 func (q *Queue) Pause() { q.paused.Store(true) }

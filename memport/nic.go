@@ -82,7 +82,9 @@ func (q *Queue) drain() {
 		if len(frames) == 0 {
 			break
 		}
-		q.send(frames)
+		if !q.unread || q.collect != nil {
+			q.send(frames)
+		}
 		q.tx.complete(len(frames))
 	}
 }
@@ -95,6 +97,9 @@ func (q *Queue) due(n int) int {
 	if q.left >= 0 {
 		n = min(n, q.left)
 		q.left -= n
+	}
+	if n > 0 {
+		q.arrived.Store(q.arrived.Load() + uint64(n)) // by one goroutine only
 	}
 	return n
 }

@@ -86,6 +86,33 @@ func anyFrames(rnd *rand.Rand) (frames [][]byte) {
 	return frames
 }
 
+// Unread frames are transmitted, and neither read nor passed on, unless somebody asks for them.
+func TestUnreadFramesAreTransmitted(t *testing.T) {
+	for _, collect := range []bool{false, true} {
+		p := newPair(t)
+		p.in.hasNIC, p.out.hasNIC = true, true
+		p.in.Play([][]byte{{1, 2, 3, 4, 5, 6, 7, 8, 9}}, -1)
+		p.in.Prepare(2999)
+		p.out.LeaveUnread()
+		collected := 0
+		if collect {
+			p.out.Collect(func([]byte) { collected++ })
+		}
+		received := 0
+		for range 100 {
+			n, _ := p.turn(t, 100)
+			received += n
+			p.in.step()
+			p.out.step()
+		}
+		p.turn(t, 0)
+		if want := map[bool]int{true: 2999}[collect]; received != 2999 || p.in.Arrived() != 2999 || p.out.tx.held() != 0 || collected != want || (p.out.sum != 0) != collect {
+			t.Errorf("%d received, %d arrived, %d not transmitted, %d collected, sum %d", received, p.in.Arrived(), p.out.tx.held(), collected, p.out.sum)
+		}
+		p.checkFrames(t)
+	}
+}
+
 // Workers at different speeds receive all frames in order, with any assignment of queues to NICs.
 func TestNICServesItsQueues(t *testing.T) {
 	const count = 5000

@@ -84,7 +84,7 @@ func TestHostIsTimed(t *testing.T) {
 		require.NoError(t, err)
 		hostRings, err := tr.hostRings(rings)
 		require.NoError(t, err)
-		r, err := tr.measure(hostRings)
+		r, err := tr.measure(hostRings, tr.limitPrepared(rings))
 		if err != nil || r.Packets == 0 || r.Engine != host {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}

@@ -4,9 +4,9 @@
 // Every run is verified before it is timed, against Go's crypto packages (library.go): they decrypt
 // the router's packets, and encrypt packets for it.
 //
-// A sequence number is accepted once. So packets to decrypt are prepared, as many as fit in memory,
-// and a round plays them once, through new SAs, and counts in the middle. Without a replay window
-// (Window 0), and to encrypt, a smaller set is played repeatedly.
+// A sequence number is accepted once. So packets to decrypt are encrypted in advance, as many as fit in memory, and a round plays them
+// once, through new SAs. Without a replay window (Window 0), and to encrypt, a smaller set is played repeatedly, unless
+// DMA is free (testbed.Config.Prepared): then all packets are in the router's frames before a round, and each is received once.
 package ipsec
 
 import (
@@ -42,12 +42,12 @@ type Options struct {
 	SAs       int   // tunnels, each with its own key and policies
 	Sizes     []int // of inner IP packets in bytes, round-robin
 	Window    int   // replay window; 0: none
-	Ring      int   // MiB of prepared packets per worker
+	Ring      int   // MiB of packets to decrypt per worker
 	Table     string
 	Routes    int
 	Engine    string
 	Testbed   testbed.Config
-	Duration  time.Duration // of a round, if packets are played repeatedly
+	Duration  time.Duration // of a round, without warm-up; shorter if packets are played once and run out
 	Rounds    int
 	Only      bool // measure the engine, and nothing to compare it with but the PCIe limit
 	Seed      uint64
@@ -61,7 +61,8 @@ type Result struct {
 	Sizes     []int     `json:"inner_bytes"` // round-robin
 	SAs       int       `json:"sas"`
 	Window    int       `json:"replay_window,omitempty"`
-	Gbps      float64   `json:"gbit_per_second"` // of inner IP packets
+	Prepared  int       `json:"prepared_packets,omitempty"` // of a worker in a round, if DMA is free
+	Gbps      float64   `json:"gbit_per_second"`            // of inner IP packets
 	Mpps      float64   `json:"mpps"`
 	Rounds    []float64 `json:"rounds_mpps"`
 	NsPacket  float64   `json:"ns_per_packet"`             // of one worker
@@ -111,6 +112,8 @@ func Run(o Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	packets := t.limitPrepared(rings)
+	res.Prepared = o.Testbed.Prepared
 	var hostRings []ring
 	if o.Engine == "gpu" && !o.Only {
 		if hostRings, err = t.hostRings(rings); err != nil {
@@ -120,7 +123,7 @@ func Run(o Options) (*Result, error) {
 	var rounds, libraries, hosts []testbed.Round
 	var limits, hot []float64
 	for range o.Rounds { // alternate, so that all run under the same conditions
-		r, err := t.measure(rings)
+		r, err := t.measure(rings, packets)
 		if err != nil {
 			return nil, err
 		}
@@ -129,7 +132,7 @@ func Run(o Options) (*Result, error) {
 			continue
 		}
 		if hostRings != nil {
-			r, err := t.by(host).measure(hostRings)
+			r, err := t.by(host).measure(hostRings, packets)
 			if err != nil {
 				return nil, err
 			}

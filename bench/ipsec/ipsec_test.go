@@ -93,6 +93,24 @@ func TestEmulatedNICOnAnotherCore(t *testing.T) {
 	}
 }
 
+// With free DMA each packet is played once, in both directions, by the engine and by what it is compared with.
+func TestFreeDMAPlaysPreparedPackets(t *testing.T) {
+	needTwoCores(t)
+	for d, name := range names {
+		o := options("aes128gcm16", esp.Direction(d))
+		o.Testbed.NICs, o.Testbed.Prepared = 1, 50_000
+		if r, err := Run(o); err != nil || r.Verified != variety || r.Prepared != 50_000 || r.Mpps <= 0 || r.Limit <= 0 || r.Library <= 0 {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+	}
+	o := options("aes128gcm16", esp.In)
+	o.Ring, o.Only, o.Testbed.NICs, o.Testbed.Prepared = 2, true, 1, 1<<20
+	r, err := Run(o)
+	if most := o.Ring << 20 / 100; err != nil || r.Prepared < most/4 || r.Prepared > most { // packets of 126 and 262 bytes
+		t.Errorf("%d prepared packets of at most %d in the ring, %v", r.Prepared, most, err)
+	}
+}
+
 func TestRunRejectsTooFewGPUs(t *testing.T) {
 	lib := testutil.FakeGPU(t, "../../cuda/testdata/fakecuda.c", "")
 	for gpus, want := range map[int]string{2: "unknown", 3: "3 requested, the CUDA driver has 2"} {

@@ -3,6 +3,7 @@ package ipsec
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/warproute/warproute/bench/testbed"
 )
@@ -32,15 +33,7 @@ func openLoad(o *Options) (s *testbed.Subject, t *traffic, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	packets := o.Testbed.Prepared
-	if o.Window > 0 { // each packet is played once
-		for _, r := range rings {
-			if n := len(r.tunnels); packets == 0 || n < packets {
-				packets = n
-			}
-		}
-		o.Testbed.Prepared = min(o.Testbed.Prepared, packets)
-	}
+	packets := t.limitPrepared(rings)
 	s.Open = func() (*testbed.Testbed, int, error) {
 		b, err := t.newTestbed(o.Testbed.Workers, o.Window)
 		if err != nil {
@@ -53,6 +46,24 @@ func openLoad(o *Options) (s *testbed.Subject, t *traffic, err error) {
 		return b, packets, nil
 	}
 	return s, t, nil
+}
+
+// limitPrepared lowers the number of prepared packets to those that each worker has, if each packet is played once. It returns how many
+// a worker receives in a round, or 0 if they are repeated without end.
+func (t *traffic) limitPrepared(rings []ring) (packets int) {
+	prepared := &t.Testbed.Prepared
+	if t.Window == 0 {
+		return *prepared
+	}
+	packets = math.MaxInt
+	for _, r := range rings {
+		packets = min(packets, len(r.tunnels))
+	}
+	if *prepared > 0 {
+		packets = min(packets, *prepared)
+		*prepared = packets
+	}
+	return packets
 }
 
 // summary returns the summary of a gateway.

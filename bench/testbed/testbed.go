@@ -215,12 +215,14 @@ func (b *Testbed) Stop() {
 	runtime.GOMAXPROCS(b.gomaxprocs)
 }
 
-// Prepare writes the packets of each queue to frames, if the configuration asks for that.
+// Prepare writes the packets of each queue to frames, and leaves transmitted ones unread, if the configuration asks for that.
 func (b *Testbed) Prepare() {
-	for _, q := range b.In {
-		if b.prepared > 0 {
-			q.Prepare(b.prepared)
-		}
+	if b.prepared == 0 {
+		return
+	}
+	for i, q := range b.In {
+		q.Prepare(b.prepared)
+		b.Out[i].LeaveUnread()
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 // ipsecSweep is the flags of a sweep: every combination is measured.
 type ipsecSweep struct {
 	bench.Options
+	dmaFlags
 	suites, sizes     []string
 	sas               []int
 	direction, family string
@@ -39,15 +40,19 @@ tunnels that each have their own key and policies. Every packet of a first run i
 byte by byte with the result of Go's crypto packages, sequence numbers must be unique and
 ascending, and replayed packets must be refused, before anything is timed.
 
-Sizes and Gbit/s are those of inner IP packets. Packets to decrypt are prepared, --ring MiB
-per worker, and played once, so that the replay window is active. With --window 0, or fewer
-SAs than workers, a smaller set is played repeatedly. Packets to encrypt fit in a cache,
-packets to decrypt do not, so their limits differ.
+Sizes and Gbit/s are those of inner IP packets. Packets to decrypt are encrypted in advance,
+--ring MiB per worker, and played once, so that the replay window is active. With --window 0,
+or fewer SAs than workers, a smaller set is played repeatedly.
+
+Emulated NICs copy packets to the router's frames: those to encrypt from a cache, those to
+decrypt from memory, which is slower, so their limits differ. With --dma none packets are in the
+frames before a round, --memory MiB per worker, and each is used once.
 
 With --engine gpu the CPU engine is measured too, on one core and on all cores that emulate
 no NIC.
 
-A round that plays packets repeatedly has a warm-up: a tenth of --duration, but 30 to 100 ms.
+A round has a warm-up, a tenth of --duration, but 30 to 100 ms. If packets are played once, it
+ends after 30 % of them, and the round before they run out.
 
 Packets arrive as fast as the router takes them, so it has one lane: with --lanes default it
 takes more than the engine processes, and drops the rest. Load measures the default lanes.`,
@@ -77,6 +82,7 @@ takes more than the engine processes, and drops the rest. Load measures the defa
 	addTableFlags(cmd, &s.Table, &s.Routes, &s.Seed)
 	addFamilyFlag(cmd, &s.family, "4")
 	addTestbedFlags(cmd, &s.Testbed)
+	s.dmaFlags.addFlags(cmd)
 	addRoundFlags(cmd, &s.Rounds, &s.Duration, time.Second)
 	f := cmd.Flags()
 	f.StringSliceVar(&s.suites, "suite", []string{"aes128gcm16"}, "cipher suites by `NAME`, or all")
@@ -86,7 +92,7 @@ takes more than the engine processes, and drops the rest. Load measures the defa
 	f.IntVar(&s.Window, "window", 1024, "replay window in packets; 0 means none")
 	addLanesFlag(cmd, &s.Testbed.Lanes, testbed.OneLane)
 	f.BoolVar(&s.Only, "engine-only", false, "measure the engine only: no CPU engine beside a GPU, no null engine or device, no cipher alone")
-	f.IntVar(&s.Ring, "ring", 256, "`MIB` of prepared packets per worker")
+	f.IntVar(&s.Ring, "ring", 256, "`MIB` of packets to decrypt per worker and round")
 	cli.CompleteValues(cmd, "suite", append(suiteNames(), "all")...)
 	cli.CompleteValues(cmd, "direction", "encrypt", "decrypt", "both")
 	out.AddFlags(cmd)
@@ -103,7 +109,7 @@ func suiteNames() (names []string) {
 // options returns the measurements of a sweep, or a usage error.
 func (s *ipsecSweep) options(cmd *cobra.Command) (all []bench.Options, err error) {
 	ipv6, err := families(s.family)
-	if err := cmp.Or(err, checkEngine(s.Engine), checkTestbed(cmd, s.Engine, &s.Testbed), checkTable(s.Table, &s.Routes), checkRounds(s.Rounds, s.Duration),
+	if err := cmp.Or(err, checkEngine(s.Engine), checkTestbed(cmd, s.Engine, &s.Testbed), s.dmaFlags.check(cmd, &s.Testbed), checkTable(s.Table, &s.Routes), checkRounds(s.Rounds, s.Duration),
 		checkNumbers(number{"ring", s.Ring, 1, bench.MaxRing}, number{"window", s.Window, 0, ipsec.MaxReplayWindow})); err != nil {
 		return nil, err
 	}
@@ -177,9 +183,12 @@ func (s *ipsecSweep) withCPU() []bench.Options {
 
 func writeIPsec(w io.Writer, results []*bench.Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "engine\tfamily\tsuite\tdirection\tbytes\tSAs\twindow\tworkers\tNICs\tGPUs\tGbit/s\tMpps\tlimit\tPCIe\thost\tns/packet\tengine\tcrypto\tshare\thot\tp50 µs\tp99 µs\t")
+	fmt.Fprintln(t, "engine\tfamily\tsuite\tdirection\tbytes\tSAs\twindow\tworkers\tNICs\tDMA\tGPUs\tGbit/s\tMpps\tlimit\tPCIe\thost\tns/packet\tengine\tcrypto\tshare\thot\tp50 µs\tp99 µs\t")
 	for _, r := range results {
-		size, share, window := "imix", "-", "-"
+		size, share, window, dma := "imix", "-", "-", "copy"
+		if r.Prepared > 0 {
+			dma = "none"
+		}
 		if len(r.Sizes) == 1 {
 			size = strconv.Itoa(r.Sizes[0])
 		}
@@ -189,8 +198,8 @@ func writeIPsec(w io.Writer, results []*bench.Result) {
 		if r.Direction == "decrypt" {
 			window = strconv.Itoa(r.Window)
 		}
-		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%d\t%.2f\t%.3f\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
-			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers, r.NICs, r.GPUs,
+		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%d\t%.2f\t%.3f\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
+			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers, r.NICs, dma, r.GPUs,
 			r.Gbps, r.Mpps, optional(r.Limit), optional(r.PCIeLimit), optional(r.Host), r.NsPacket, r.Stages["engine"], r.Library, share, r.Hot, r.P50, r.P99)
 	}
 	_ = t.Flush()

@@ -24,13 +24,12 @@ type subjectFlags struct {
 	testbed                testbed.Config
 	size, suite, direction string
 	sas, window, ring      int
-	dma                    string
-	memory                 int // MiB of prepared frames
-	arrival                string
-	trial                  time.Duration
-	out                    cli.Results
-	ipv6, decrypt          bool
-	sizes                  []int
+	dmaFlags
+	arrival       string
+	trial         time.Duration
+	out           cli.Results
+	ipv6, decrypt bool
+	sizes         []int
 }
 
 // loadFlags are the flags of load.

@@ -18,7 +18,6 @@ import (
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/suite"
 	"github.com/warproute/warproute/packet"
-	"github.com/warproute/warproute/umem"
 )
 
 // addFlags adds the flags of load.
@@ -62,11 +61,9 @@ func (f *subjectFlags) addFlags(c *cobra.Command, trial time.Duration) {
 	fl.IntVar(&f.sas, "sas", 1000, "number of security associations")
 	fl.IntVar(&f.window, "window", 1024, "replay window in packets; 0 means none")
 	fl.IntVar(&f.ring, "ring", 256, "`MIB` of packets to decrypt per worker and round")
-	fl.StringVar(&f.dma, "dma", "copy", "`DMA` of emulated NICs: copy packets, or none, which costs their cores a descriptor per packet")
-	fl.IntVar(&f.memory, "memory", 1024, "`MIB` of prepared frames per worker with --dma none")
+	f.dmaFlags.addFlags(c)
 	fl.DurationVar(&f.trial, "trial", trial, "duration of a trial, without warm-up (a tenth, 30 to 100 ms)")
 	cli.CompleteValues(c, "direction", "encrypt", "decrypt")
-	cli.CompleteValues(c, "dma", "copy", "none")
 }
 
 // check checks the flags and sets defaults.
@@ -112,10 +109,6 @@ func (f *subjectFlags) check(c *cobra.Command) error {
 	switch {
 	case f.direction != "encrypt" && f.direction != "decrypt":
 		return fmt.Errorf("--direction %s: write encrypt or decrypt", f.direction)
-	case f.dma != "copy" && f.dma != "none":
-		return fmt.Errorf("--dma %s: write copy or none", f.dma)
-	case f.dma == "copy" && c.Flags().Changed("memory"):
-		return errors.New("--memory requires --dma none")
 	case f.trial <= 0:
 		return fmt.Errorf("--trial %v: write a positive duration", f.trial)
 	}
@@ -123,12 +116,8 @@ func (f *subjectFlags) check(c *cobra.Command) error {
 		f.engine = f.testbed.Auto()
 	}
 	if err := cmp.Or(checkNumbers(number{"nics", f.testbed.NICs, 1, maxNICs * max(1, f.testbed.Workers)}), checkTestbed(c, f.engine, &f.testbed), checkTable(f.table, &f.routes), checkNumbers(
-		number{"sas", f.sas, 1, bench.MaxSAs}, number{"ring", f.ring, 1, bench.MaxRing}, number{"window", f.window, 0, ipsec.MaxReplayWindow},
-		number{"memory", f.memory, 1, maxMemory})); err != nil {
+		number{"sas", f.sas, 1, bench.MaxSAs}, number{"ring", f.ring, 1, bench.MaxRing}, number{"window", f.window, 0, ipsec.MaxReplayWindow}), f.dmaFlags.check(c, &f.testbed)); err != nil {
 		return err
-	}
-	if f.dma == "none" {
-		f.testbed.Prepared = f.memory << 20 / umem.FrameSize
 	}
 	if cores := f.testbed.Workers + f.testbed.NICs; cores > runtime.NumCPU() {
 		return fmt.Errorf("--workers %d and --nics %d need as many cores; this host has %d", f.testbed.Workers, f.testbed.NICs, runtime.NumCPU())
@@ -147,9 +136,6 @@ func (f *subjectFlags) gateway() bench.Options {
 	}
 	return o
 }
-
-// maxMemory leaves room for the frames of rings in a memory with 32-bit addresses.
-const maxMemory = 3 << 10
 
 // checkSearch parses the flags of rates and trials.
 func (f *loadFlags) checkSearch() (err error) {
