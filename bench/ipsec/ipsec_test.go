@@ -98,8 +98,8 @@ func TestFreeDMAPlaysPreparedPackets(t *testing.T) {
 	needTwoCores(t)
 	for d, name := range names {
 		o := options("aes128gcm16", esp.Direction(d))
-		o.Testbed.NICs, o.Testbed.Prepared = 1, 50_000
-		if r, err := Run(o); err != nil || r.Verified != variety || r.Prepared != 50_000 || r.Mpps <= 0 || r.Limit <= 0 || r.Library <= 0 {
+		o.Ring, o.Testbed.NICs, o.Testbed.Prepared = 48, 1, 200_000 // a null engine has many in a millisecond
+		if r, err := Run(o); err != nil || r.Verified != variety || r.Prepared != 200_000 || r.Mpps <= 0 || r.Limit <= 0 || r.Library <= 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
 		}
 	}

@@ -15,9 +15,14 @@ import (
 var errTooFast = errors.New("played too fast to be timed")
 
 // measure runs the gateway at full rate with new SAs. Each worker receives a number of packets, or repeats them without end: 0.
-func (t *traffic) measure(rings []ring, packets int) (r testbed.Round, err error) {
+func (t *traffic) measure(rings []ring, packets int) (testbed.Round, error) {
+	return repeated(func() (testbed.Round, error) { return t.measureOnce(rings, packets) })
+}
+
+// repeated repeats a round that is too fast.
+func repeated(round func() (testbed.Round, error)) (r testbed.Round, err error) {
 	for range 20 {
-		if r, err = t.measureOnce(rings, packets); !errors.Is(err, errTooFast) {
+		if r, err = round(); !errors.Is(err, errTooFast) {
 			break
 		}
 	}
@@ -38,21 +43,23 @@ func (t *traffic) measureOnce(rings []ring, packets int) (testbed.Round, error) 
 
 // measureOther plays the same packets to other engines, which accept them repeatedly. They are repeated unless they are prepared.
 func (t *traffic) measureOther(rings []ring, engines testbed.Engines) (testbed.Round, error) {
-	b, err := testbed.New(t.Testbed, t.base, engines)
-	if err != nil {
-		return testbed.Round{}, err
-	}
-	r, err := t.time(b, rings, t.Testbed.Prepared)
-	return r, errors.Join(err, b.Close())
+	return repeated(func() (testbed.Round, error) {
+		b, err := testbed.New(t.Testbed, t.base, engines)
+		if err != nil {
+			return testbed.Round{}, err
+		}
+		r, err := t.time(b, rings, t.Testbed.Prepared)
+		return r, errors.Join(err, b.Close())
+	})
 }
 
-// Shares of the packets of a worker, if each is played once. The first sample is after a warm-up, and the second one after Duration, but
-// not before least and after most of the warm-up, and not after last: all workers have packets then.
+// Shares of a worker's packets, if each is played once: the warm-up has at least leastWarmup and at most mostWarmup of them. The second
+// sample is before any worker has received lastSample, so that all still have packets.
 const (
 	leastWarmup = 0.1
 	mostWarmup  = 0.3
 	lastSample  = 0.95
-	leastPlayed = 0.25 // between the samples, if that is less than Duration
+	leastPlayed = 0.25 // between the samples, if these are less than Duration apart
 )
 
 // sample is the state of a round at a moment.
@@ -91,7 +98,7 @@ func (t *traffic) time(b *testbed.Testbed, rings []ring, packets int) (testbed.R
 		return s.sent > 0 && (took >= warmup && (packets == 0 || s.played >= leastWarmup) || s.played >= mostWarmup)
 	})
 	after := await(func(s *sample, took time.Duration) bool { // on a busy machine the router may not have run for a while
-		return s.sent > before.sent && (took >= t.Duration || s.played >= lastSample)
+		return s.sent > before.sent && took >= t.Duration || s.played >= lastSample
 	})
 	b.Stop()
 	if in := &after.Ports[0]; after.dropped > 0 {
