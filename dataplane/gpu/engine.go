@@ -64,9 +64,6 @@ func newEngine(fallback *cpu.Engine, state *deviceState, kernel *kernelState, m 
 		checker:          newChecker(umem, state, len(o.PartialChecksums), fallback),
 		queuedGeneration: &atomic.Uint32{}, inFlight: make([]flight, 0, 64), lost: make([]uint16, 0, len(m.slots)),
 	}
-	for lane := range e.traffic {
-		e.traffic[lane].finding.longest = openedLongest
-	}
 	pool.workers.Add(1)
 	if o.Choose {
 		e.chooser = choice.New()

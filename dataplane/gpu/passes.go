@@ -41,27 +41,22 @@ type laneTraffic struct {
 // findMode says which chunks have a first pass for packets of a kind, received ESP or packets to seal, by what recent
 // chunks had.
 type findMode struct {
-	longest int  // largest mean length of packets in bytes, 0: any
-	on      bool // the kind is one packet in findShare, and packets are not too long
-	pause   int  // chunks until it is tried again: the device did not find what the host found
-	fixed   bool // on is constant, for tests
+	on    bool // the kind is one packet in findShare
+	pause int  // chunks until it is tried again: the device did not find what the host found
+	fixed bool // on is constant, for tests
 }
 
 const (
 	findShare = 4
 	findPause = 1000 // chunks
-	// openedLongest is the largest mean length of received ESP to find SAs of: the device reads whole packets for
-	// that, and for longer ones its part takes longer than the host's anyway.
-	openedLongest = 1000
 )
 
-// observe records a chunk: its packets and their bytes, those of the kind, and of these the ones that the device has
-// found, -1 if it was not asked.
-func (m *findMode) observe(packets, bytes, kind, found int) {
+// observe records a chunk: its packets, those of the kind, and of these the ones that the device has found, -1 if it was not asked.
+func (m *findMode) observe(packets, kind, found int) {
 	if m.fixed {
 		return
 	}
-	m.on = kind*findShare >= packets && (m.longest == 0 || bytes <= m.longest*packets)
+	m.on = kind*findShare >= packets
 	if found >= 0 && m.on && found*findShare < packets {
 		m.pause = findPause
 	}
@@ -235,8 +230,8 @@ func (e *Engine) endFirstPass(f *flight) {
 	}
 	aead, hmac := e.esp.Protected()
 	t := &e.traffic[c.Lane]
-	t.finding.observe(c.N, f.bytes, e.esp.Received(), foundESP)
-	t.classifying.observe(c.N, f.bytes, aead+hmac-e.esp.Received(), classified)
+	t.finding.observe(c.N, e.esp.Received(), foundESP)
+	t.classifying.observe(c.N, aead+hmac-e.esp.Received(), classified)
 	sa, packets := e.esp.FirstSA()
 	if f.expected.SA != nil {
 		sa, packets = f.expected.SA, c.N-hostPackets
