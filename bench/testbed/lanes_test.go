@@ -19,8 +19,8 @@ func TestGatewaysHaveLanes(t *testing.T) {
 		{"", &gateway.Gateway{}, 2, 1, 1, []int{20, 80}, 96 << 10, 2},
 		{"default", &gateway.Gateway{}, 2, 0, 8, []int{20, 80}, 0, 8},
 		{"queues", &gateway.Gateway{}, 3, 2, 8, []int{0, 0}, 96 << 10, 8},
-		{"none", &gateway.Gateway{}, 1, 1, 1, nil, 192 << 10, 1},
-		{"none", &gateway.Gateway{}, 2, 2, 1, nil, 192 << 10, 1},
+		{"none", &gateway.Gateway{}, 1, 1, 1, nil, 384 << 10, 1},
+		{"none", &gateway.Gateway{}, 2, 2, 1, nil, 384 << 10, 1},
 		{"default", nil, 2, 1, 1, nil, 0, 1},
 	} {
 		got := Config{Lanes: Lanes(c.lanes), Workers: c.workers, GPUs: c.gpus, Chunks: c.chunks}.Secured(c.gateway)

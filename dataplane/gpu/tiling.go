@@ -38,10 +38,10 @@ func (o Options) tiling(batches, blocks int) tiling {
 }
 
 // SecuredChunk returns the usual limit of the bytes of a gateway's chunk: the bytes in flight fill PCIe and do not wait in front of it.
-// A worker that has a GPU for itself fills it with chunks that are twice as long.
+// A worker that has a GPU for itself fills it with chunks that are four times as long.
 func SecuredChunk(workers, gpus int) int {
 	if workers <= gpus {
-		return 192 << 10
+		return 384 << 10
 	}
 	return 96 << 10
 }
