@@ -87,9 +87,17 @@ func TestGPUParksUnderLoad(t *testing.T) {
 	d := got(openFirst(net.FIB, Options{PartialChecksums: net.PartialChecksums, Park: time.Hour, Timeout: 5 * time.Second}))(t)
 	var stopping atomic.Bool
 	var running sync.WaitGroup
-	for i := range workers {
+	stop := func() { stopping.Store(true); running.Wait() }
+	t.Cleanup(stop) // other tests would be slow beside the workers
+	var memories []*umem.Memory
+	var engines []*Engine
+	for range workers { // before the first chunk, as in the router: the kernel parks for each
 		mem := got(umem.New(chunks * size))(t)
-		e := got(d.NewEngine(mem.Bytes(), chunks, size, cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)))(t)
+		memories = append(memories, mem)
+		engines = append(engines, got(d.NewEngine(mem.Bytes(), chunks, size, cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)))(t))
+	}
+	for i, e := range engines {
+		mem := memories[i]
 		running.Go(func() {
 			rnd, all := rand.New(rand.NewPCG(uint64(i), 5)), batch.NewChunks(chunks, size)
 			for !stopping.Load() {
@@ -121,8 +129,7 @@ func TestGPUParksUnderLoad(t *testing.T) {
 			}
 		}
 	}
-	stopping.Store(true)
-	running.Wait()
+	stop()
 	s := d.State()
 	t.Logf("parked %d times; %d chunks by the GPU, %d by the CPU while parked, %d without a slot", parks, s.ByGPU, s.KernelParked, s.NoFreeSlot)
 	if parks < 20 || s.ByGPU < 1000 || s.KernelParked < 100 || s.Timeouts != 0 {
