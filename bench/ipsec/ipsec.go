@@ -6,7 +6,7 @@
 //
 // A sequence number is accepted once. So packets to decrypt are encrypted in advance, as many as fit in memory, and a round plays them
 // once, through new SAs. Without a replay window (Window 0), and to encrypt, a smaller set is played repeatedly, unless
-// DMA is free (testbed.Config.Prepared): then all packets are in the router's frames before a round, and each is received once.
+// they are prepared (testbed.Config.Prepared): then they are in the router's frames before a round, and each is received once.
 package ipsec
 
 import (
@@ -61,7 +61,7 @@ type Result struct {
 	Sizes     []int     `json:"inner_bytes"` // round-robin
 	SAs       int       `json:"sas"`
 	Window    int       `json:"replay_window,omitempty"`
-	Prepared  int       `json:"prepared_packets,omitempty"` // of a worker in a round, if DMA is free
+	Prepared  int       `json:"prepared_packets,omitempty"` // of a worker in a round
 	Gbps      float64   `json:"gbit_per_second"`            // of inner IP packets
 	Mpps      float64   `json:"mpps"`
 	Rounds    []float64 `json:"rounds_mpps"`

@@ -93,8 +93,8 @@ func TestEmulatedNICOnAnotherCore(t *testing.T) {
 	}
 }
 
-// With free DMA each packet is played once, in both directions, by the engine and by what it is compared with.
-func TestFreeDMAPlaysPreparedPackets(t *testing.T) {
+// Prepared packets are played once, in both directions, by the engine and by what it is compared with.
+func TestPreparedPacketsArePlayedOnce(t *testing.T) {
 	needTwoCores(t)
 	for d, name := range names {
 		o := options("aes128gcm16", esp.Direction(d))
