@@ -151,9 +151,7 @@ func (q *Queue) depart() {
 	}
 	l := q.measured
 	now := l.now()
-	if !q.unread {
-		q.send(frames)
-	}
+	q.read(frames)
 	for i, f := range frames {
 		l.leaving[i] = l.stamps[f.Addr/umem.FrameSize]
 	}

@@ -82,10 +82,15 @@ func (q *Queue) drain() {
 		if len(frames) == 0 {
 			break
 		}
-		if !q.unread || q.collect != nil {
-			q.send(frames)
-		}
+		q.read(frames)
 		q.tx.complete(len(frames))
+	}
+}
+
+// read reads transmitted frames, unless they are left unread.
+func (q *Queue) read(frames []batch.Frame) {
+	if !q.unread || q.collect != nil {
+		q.send(frames)
 	}
 }
 

@@ -113,6 +113,17 @@ func TestUnreadFramesAreTransmitted(t *testing.T) {
 	}
 }
 
+// TestPrepareWithoutPackets: a queue that receives nothing has nothing to prepare.
+func TestPrepareWithoutPackets(t *testing.T) {
+	p := newPair(t)
+	p.in.Prepare(100)
+	p.in.Play(nil, 100)
+	p.in.Prepare(100)
+	if p.in.Held() != 0 || p.pool.Len() != p.mem.Frames() {
+		t.Errorf("%d frames held, %d free of %d", p.in.Held(), p.pool.Len(), p.mem.Frames())
+	}
+}
+
 // Workers at different speeds receive all frames in order, with any assignment of queues to NICs.
 func TestNICServesItsQueues(t *testing.T) {
 	const count = 5000

@@ -13,6 +13,9 @@ import (
 // Call it after Play and before the router starts. The queue needs an emulated NIC. Prepared packets are
 // in memory, not in a cache of the NIC's core, as after DMA without direct cache access.
 func (q *Queue) Prepare(n int) {
+	if q.recording == nil || q.recording.Len() == 0 {
+		return
+	}
 	fill := slices.Clone(q.pool.TakeBlock(n))
 	frames := make([]batch.Frame, n)
 	q.play(frames, fill)

@@ -18,7 +18,7 @@ func Load(o Options) (*testbed.Subject, error) {
 		return nil, err
 	}
 	s := &testbed.Subject{Summary: testbed.NewSummary(o.Testbed, o.IPv6, o.Table, len(routes))}
-	s.Engine = o.Engine
+	s.Engine, s.Prepared = o.Engine, o.Testbed.Prepared
 	if s.Verified, err = verify(o, base, routes, play, nil); err != nil {
 		return nil, fmt.Errorf("verify before measuring: %w", err)
 	}
@@ -31,7 +31,6 @@ func Load(o Options) (*testbed.Subject, error) {
 		for i, q := range b.In {
 			q.PlayRecording(tape, i*tape.Len()/len(b.In), -1)
 		}
-		b.Prepare()
 		return b, o.Testbed.Prepared, nil
 	}
 	return s, nil

@@ -61,6 +61,7 @@ type Result struct {
 	Sizes     []int     `json:"inner_bytes"` // round-robin
 	SAs       int       `json:"sas"`
 	Window    int       `json:"replay_window,omitempty"`
+	DMA       string    `json:"dma"`                        // copy: a core copies packets; none: they are in memory before they arrive
 	Prepared  int       `json:"prepared_packets,omitempty"` // of a worker in a round
 	Gbps      float64   `json:"gbit_per_second"`            // of inner IP packets
 	Mpps      float64   `json:"mpps"`
@@ -113,7 +114,10 @@ func Run(o Options) (*Result, error) {
 		return nil, err
 	}
 	packets := t.limitPrepared(rings)
-	res.Prepared = o.Testbed.Prepared
+	res.Prepared, res.DMA = o.Testbed.Prepared, "copy"
+	if res.Prepared > 0 {
+		res.DMA = "none"
+	}
 	var hostRings []ring
 	if o.Engine == "gpu" && !o.Only {
 		if hostRings, err = t.hostRings(rings); err != nil {
@@ -140,11 +144,11 @@ func Run(o Options) (*Result, error) {
 		}
 		limit, err := t.measureOther(rings, testbed.Null)
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("measure a null engine: %w", err)
 		}
 		crypto, err := t.measureOther(rings, t.libraryEngines(rings))
 		if err != nil {
-			return nil, err
+			return nil, fmt.Errorf("measure Go's crypto packages: %w", err)
 		}
 		ns, err := t.timeHot()
 		if err != nil {

@@ -106,7 +106,7 @@ func TestPreparedPacketsArePlayedOnce(t *testing.T) {
 	o := options("aes128gcm16", esp.In)
 	o.Ring, o.Only, o.Testbed.NICs, o.Testbed.Prepared = 2, true, 1, 1<<20
 	r, err := Run(o)
-	if most := o.Ring << 20 / 100; err != nil || r.Prepared < most/4 || r.Prepared > most { // packets of 126 and 262 bytes
+	if most := o.Ring << 20 / 100; err != nil || r.Prepared < most/4 || r.Prepared > most { // packets of 134 and 270 bytes
 		t.Errorf("%d prepared packets of at most %d in the ring, %v", r.Prepared, most, err)
 	}
 }

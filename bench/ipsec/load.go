@@ -34,6 +34,7 @@ func openLoad(o *Options) (s *testbed.Subject, t *traffic, err error) {
 		return nil, nil, err
 	}
 	packets := t.limitPrepared(rings)
+	s.Prepared = o.Testbed.Prepared
 	s.Open = func() (*testbed.Testbed, int, error) {
 		b, err := t.newTestbed(o.Testbed.Workers, o.Window)
 		if err != nil {
@@ -42,7 +43,6 @@ func openLoad(o *Options) (s *testbed.Subject, t *traffic, err error) {
 		for w, q := range b.In {
 			q.PlayRecording(rings[w].tape, rings[w].first, -1)
 		}
-		b.Prepare()
 		return b, packets, nil
 	}
 	return s, t, nil
@@ -56,7 +56,7 @@ func (t *traffic) limitPrepared(rings []ring) (packets int) {
 		return *prepared
 	}
 	packets = math.MaxInt
-	for _, r := range rings {
+	for _, r := range rings[:t.Testbed.Offered()] {
 		packets = min(packets, len(r.tunnels))
 	}
 	if *prepared > 0 {

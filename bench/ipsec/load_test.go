@@ -67,7 +67,6 @@ func TestLoadOfGPUEngine(t *testing.T) {
 			b, err := tr.newTestbed(1, 0)
 			if err == nil {
 				b.In[0].PlayRecording(rings[0].tape, 0, -1)
-				b.Prepare()
 			}
 			return b, prepared, err
 		}}

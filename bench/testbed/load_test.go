@@ -50,7 +50,6 @@ func newSubject(t *testing.T, prepared int, wrap func(dataplane.Engine, []byte) 
 			return nil, 0, err
 		}
 		b.In[0].Play(frames, -1)
-		b.Prepare()
 		return b, prepared, nil
 	}}
 }

@@ -24,7 +24,6 @@ func (b *Testbed) Verify(play [][][]byte, times int) (sent [][][]byte, stats *da
 		b.In[w].Play(play[w], times*len(play[w]))
 		total += uint64(times * len(play[w]))
 	}
-	b.Prepare()
 	if err := b.Start(); err != nil {
 		return nil, nil, err
 	}

@@ -12,7 +12,8 @@ import (
 // Subject is a verified router to measure under load.
 type Subject struct {
 	Summary
-	Meter *Meter // of the GPUs; nil: none
+	Meter    *Meter // of the GPUs; nil: none
+	Prepared int    // packets of a worker in a round; 0: they are copied
 	// Open returns a testbed whose queues have their packets, and how many of them each receives in its
 	// life; 0: any number.
 	Open func() (b *Testbed, packets int, err error)

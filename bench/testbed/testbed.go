@@ -177,8 +177,9 @@ func cores(c Config) (workers, nics []int, err error) {
 	return workers, nics, nil
 }
 
-// Start starts the NICs and the router, or none of them if it fails.
+// Start writes prepared packets, and starts the NICs and the router, or none of them if it fails.
 func (b *Testbed) Start() (err error) {
+	b.prepare()
 	b.gomaxprocs = runtime.GOMAXPROCS(runtime.NumCPU() + len(b.In) + len(b.nicCores)) // polling goroutines never yield
 	defer func() {
 		if err != nil {
@@ -215,8 +216,8 @@ func (b *Testbed) Stop() {
 	runtime.GOMAXPROCS(b.gomaxprocs)
 }
 
-// Prepare writes the packets of each queue to frames, and leaves transmitted ones unread, if the configuration asks for that.
-func (b *Testbed) Prepare() {
+// prepare writes the packets of each queue to frames, and leaves transmitted ones unread, if the configuration asks for that.
+func (b *Testbed) prepare() {
 	if b.prepared == 0 {
 		return
 	}

@@ -23,7 +23,7 @@ const maxMemory = 3 << 10
 func (f *dmaFlags) addFlags(c *cobra.Command) {
 	fl := c.Flags()
 	fl.StringVar(&f.dma, "dma", "copy", "`DMA` of emulated NICs: copy packets, or none, which costs their cores a descriptor per packet")
-	fl.IntVar(&f.memory, "memory", 1024, "`MIB` of prepared frames per worker with --dma none")
+	fl.IntVar(&f.memory, "memory", 1024, "`MIB` of prepared frames per worker with --dma none; of packets to decrypt, --ring limits them too")
 	cli.CompleteValues(c, "dma", "copy", "none")
 }
 

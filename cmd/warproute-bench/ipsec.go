@@ -51,8 +51,9 @@ frames before a round, --memory MiB per worker, and each is used once.
 With --engine gpu the CPU engine is measured too, on one core and on all cores that emulate
 no NIC.
 
-A round has a warm-up, a tenth of --duration, but 30 to 100 ms. If packets are played once, it
-ends after 30 % of them, and the round before they run out.
+A round has a warm-up, a tenth of --duration, but 30 to 100 ms (--duration itself, if that is
+shorter). If packets are played once, it ends after 10 to 30 % of them, and the round after 90 %
+at the latest.
 
 Packets arrive as fast as the router takes them, so it has one lane: with --lanes default it
 takes more than the engine processes, and drops the rest. Load measures the default lanes.`,
@@ -185,10 +186,7 @@ func writeIPsec(w io.Writer, results []*bench.Result) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "engine\tfamily\tsuite\tdirection\tbytes\tSAs\twindow\tworkers\tNICs\tDMA\tGPUs\tGbit/s\tMpps\tlimit\tPCIe\thost\tns/packet\tengine\tcrypto\tshare\thot\tp50 µs\tp99 µs\t")
 	for _, r := range results {
-		size, share, window, dma := "imix", "-", "-", "copy"
-		if r.Prepared > 0 {
-			dma = "none"
-		}
+		size, share, window := "imix", "-", "-"
 		if len(r.Sizes) == 1 {
 			size = strconv.Itoa(r.Sizes[0])
 		}
@@ -199,11 +197,12 @@ func writeIPsec(w io.Writer, results []*bench.Result) {
 			window = strconv.Itoa(r.Window)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%d\t%s\t%d\t%d\t%s\t%d\t%.2f\t%.3f\t%s\t%s\t%s\t%.0f\t%.0f\t%.0f\t%s\t%.0f\t%.1f\t%.1f\t\n",
-			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers, r.NICs, dma, r.GPUs,
+			r.Engine, r.Family, r.Suite, r.Direction, size, r.SAs, window, r.Workers, r.NICs, r.DMA, r.GPUs,
 			r.Gbps, r.Mpps, optional(r.Limit), optional(r.PCIeLimit), optional(r.Host), r.NsPacket, r.Stages["engine"], r.Library, share, r.Hot, r.P50, r.P99)
 	}
 	_ = t.Flush()
 	fmt.Fprint(w, `Median of rounds, after verifying every packet of a first run byte by byte. Bytes and Gbit/s are of inner IP packets.
+DMA: copy, if a core copies packets to the router's memory, or none, if they are there before a round.
 limit: Mpps of the same loop with a null engine. PCIe: Mpps of GPUs that only read and write as much in host memory.
 host: Mpps of the same loop with a null device, whose packets to decrypt are cleartext.
 ns/packet: of one worker; without emulated NICs it includes the copies of the ports.

@@ -95,7 +95,7 @@ func (f *loadFlags) run(c *cobra.Command) (err error) {
 	}
 	progress.Done()
 	r.Unmeasured = append(r.Unmeasured, subject.Meter.Missing...)
-	result.Summary, result.Result, result.Prepared = subject.Summary, *r, f.testbed.Prepared
+	result.Summary, result.Result, result.Prepared = subject.Summary, *r, subject.Prepared
 	writeLoad(f.out.Text(c), result)
 	return f.out.Write(c, []*testbed.LoadResult{result})
 }

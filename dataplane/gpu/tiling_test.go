@@ -15,6 +15,7 @@ func TestTilesOfSecuredChunks(t *testing.T) {
 		{"64 bytes, whole chunk", 1024, 78, 6, 6},
 		{"IMIX", 256, 361, 3, 6},
 		{"1,408 bytes", 69, 1422, 2, 7},
+		{"1,408 bytes, a single worker", 276, 1422, 6, 16},
 		{"1,500 bytes", 64, 1514, 2, 7},
 		{"one packet", 1, 1514, 1, 1},
 	} {
