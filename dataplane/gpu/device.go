@@ -185,6 +185,9 @@ func (d *Device) attach(e *Engine, umem []byte) error {
 	if parked, err := k.park(haltTimeout); err != nil {
 		return err
 	} else if !parked {
+		if err := d.state.err(); err != nil {
+			return err
+		}
 		return fmt.Errorf("the kernel has not finished its chunks within %v", haltTimeout)
 	}
 	if err := d.ctx.Do(func() error { return k.addWorker(int(e.number), umem) }); err != nil {

@@ -1,8 +1,10 @@
 package gpu
 
 import (
+	"errors"
 	"math/rand/v2"
 	"runtime"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -203,6 +205,23 @@ func TestUnfinishedTilesKeepTheKernel(t *testing.T) {
 	if parked, err := r.kernel.park(time.Second); !parked || err != nil {
 		t.Errorf("without a tile: %v, %v", parked, err)
 	}
+}
+
+// TestEngineBesideUnfinishedTiles: it does not start, and the error is that of the device, if it has failed.
+func TestEngineBesideUnfinishedTiles(t *testing.T) {
+	r := newKernelRig(t, 1, Options{Timeout: time.Minute})
+	r.setHang(true)
+	e, c, base, mem := r.engines[0], batch.NewChunks(1, maxChunk)[0], newBase(t), mapMemory(t, 1<<20)
+	fill(c, rand.New(rand.NewPCG(1, 1)), 10)
+	e.Submit(c)
+	for _, want := range []string{"the kernel has not finished its chunks within 1s", "broken"} {
+		if _, err := r.NewEngine(mem, 8, maxChunk, cpu.New(base, mem, make([]bool, 16))); err == nil || !strings.HasSuffix(err.Error(), want) {
+			t.Errorf("%v, want %s", err, want)
+		}
+		r.state.fail(errors.New("broken"))
+	}
+	r.setHang(false)
+	await(e, c)
 }
 
 // TestManyWorkersShareAGPU: 64 workers, and one of them uses blocks of all.
