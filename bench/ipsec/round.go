@@ -51,8 +51,8 @@ func (r *round) played() (share float64) {
 	return share
 }
 
-// await waits for a time, and then until more than a number of packets are sent, and returns a sample. If packets are played once, it takes
-// the sample not before the share least of them is played, and at once when the share most is.
+// await waits for a time, and until more than a number of packets are sent, and returns a sample. If packets are played once, it also waits
+// until the share least of them is played, but no longer than until the share most is.
 func (r *round) await(d time.Duration, least, most float64, sent uint64) (sample, error) {
 	poll, last := shortestPoll, r.played()
 	for start := time.Now(); ; time.Sleep(poll) {
@@ -70,8 +70,8 @@ func (r *round) await(d time.Duration, least, most float64, sent uint64) (sample
 	}
 }
 
-// nextPoll returns the time until the next look, after one behind which the share of played packets has grown: half of the time in
-// which it will be the share most.
+// nextPoll returns the time until the next look: half of the time until the share of played packets is most, by its growth from last to
+// played in the time poll.
 func (r *round) nextPoll(poll time.Duration, played, last, most float64) time.Duration {
 	switch {
 	case r.packets == 0:
@@ -84,7 +84,7 @@ func (r *round) nextPoll(poll time.Duration, played, last, most float64) time.Du
 	return max(shortestPoll, min(longestPoll, time.Duration(float64(poll)*(most-played)/(played-last)/2)))
 }
 
-// sample returns the state of the round. Its share is that behind the other figures.
+// sample returns the state of the round. The share of played packets is read last: if it is below 1, no worker had run out of packets.
 func (r *round) sample() sample {
 	s := sample{Stats: r.Router.Stats(), at: time.Now()}
 	in := &s.Ports[0]
