@@ -62,8 +62,9 @@ func testPlacement(t *testing.T, program string) {
 		}
 	}
 	worker(3, 1)
-	if share := largestMappingOn(t, router.Process.Pid(), 1); share < 0.99 {
-		t.Errorf("%.0f %% of the frames' memory is on node 1, want all", share*100)
+	if share, mapping := largestMappingOn(t, router.Process.Pid(), 1); share < 0.99 {
+		free, _ := os.ReadFile("/proc/buddyinfo")
+		t.Errorf("%.0f %% of the frames' memory is on node 1, want all: largest mapping %s; free blocks by size:\n%s", share*100, mapping, free)
 	}
 	if out := labtest.Run(t, n.router, program, "show", "engine", "--socket", router.Socket); !strings.Contains(out, "1 on core 3, NUMA node 1") {
 		t.Errorf("show engine:\n%s", out)
@@ -131,8 +132,8 @@ func runsOnlyOn(t *testing.T, pid, cpu int) bool {
 	return false
 }
 
-// largestMappingOn returns the share of the pages of the largest mapping of a process that is on a NUMA node.
-func largestMappingOn(t *testing.T, pid, node int) (share float64) {
+// largestMappingOn returns the share of the pages of the largest mapping of a process that is on a NUMA node, and describes the mapping.
+func largestMappingOn(t *testing.T, pid, node int) (share float64, mapping string) {
 	t.Helper()
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/numa_maps", pid))
 	require.NoError(t, err)
@@ -154,8 +155,8 @@ func largestMappingOn(t *testing.T, pid, node int) (share float64) {
 			}
 		}
 		if sum*size > most {
-			most, share = sum*size, float64(on)/float64(sum)
+			most, share, mapping = sum*size, float64(on)/float64(sum), strings.TrimSpace(line)
 		}
 	}
-	return share
+	return share, mapping
 }
