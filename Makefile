@@ -54,7 +54,7 @@ check: ## check words, format, generated files and house rules, and run vet and 
 
 # Tests run with the race detector, but for these packages: nothing in them or in what they import starts a goroutine or,
 # in them, does pointer arithmetic (internal/arch checks it).
-SEQUENTIAL := bench/load bench/tenant dataplane/esp dataplane/gpu/choice dataplane/inspect dataplane/lane internal/arch internal/conformance internal/drivers internal/hist internal/lab/document internal/offload internal/oracle internal/placement internal/reference internal/require internal/routes internal/wycheproof ipsec/gcm ipsec/policy ipsec/schedule packet packet/filter umem
+SEQUENTIAL := bench/load bench/tenant dataplane/esp dataplane/gpu/choice dataplane/inspect dataplane/lane internal/arch internal/conformance internal/drivers internal/hist internal/lab/document internal/offload internal/oracle internal/reference internal/require internal/routes internal/wycheproof ipsec/gcm ipsec/policy ipsec/schedule packet packet/filter umem
 # Tests that do less with the detector also run without it: those of these packages, and those with these names (internal/arch
 # checks it). internal/lab runs without it only.
 PLAIN := lookup lookup/trie dataplane/cpu ipsec bench/ipsec bench/ladder control/xfrm internal/prefetch internal/lab/...

@@ -193,24 +193,45 @@ func TestLists(t *testing.T) {
 	}
 }
 
-// The kernel accepts the memory policy, and memory of the node arrives; afterwards the thread has the default again.
+// The kernel accepts the policies of the thread and of the memory, which keeps its policy; afterwards the thread has the default again.
 func TestOnNode(t *testing.T) {
-	called := false
-	require.NoError(t, OnNode(0, func() error {
-		called = true
-		b, err := unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
-		require.NoError(t, err)
-		return unix.Munmap(b)
-	}))
-	if !called {
-		t.Error("not called")
+	var memory []byte
+	allocate := func() (b []byte, err error) {
+		memory, err = unix.Mmap(-1, 0, 1<<20, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_POPULATE)
+		return memory, err
 	}
-	if err := OnNode(900, func() error { return nil }); err == nil || !strings.Contains(err.Error(), "NUMA node 900") {
+	require.NoError(t, OnNode(0, allocate))
+	if policy := policyOf(t, memory); policy != "prefer:0" {
+		t.Errorf("the memory has the policy %q", policy)
+	}
+	require.NoError(t, unix.Munmap(memory))
+	require.NoError(t, OnNode(Unknown, allocate))
+	if err := OnNode(0, func() ([]byte, error) { return memory[1:4096], nil }); err == nil || !strings.Contains(err.Error(), "keep 0 MiB of memory on NUMA node 0") {
+		t.Errorf("memory that begins within a page: %v", err)
+	}
+	require.NoError(t, unix.Munmap(memory))
+	if err := OnNode(900, allocate); err == nil || !strings.Contains(err.Error(), "NUMA node 900") {
 		t.Errorf("a node that does not exist: %v", err)
 	}
-	if err := OnNode(Unknown, func() error { return os.ErrClosed }); err != os.ErrClosed {
-		t.Errorf("error %v", err)
+	for _, node := range []int{Unknown, 0} {
+		if err := OnNode(node, func() ([]byte, error) { return nil, os.ErrClosed }); err != os.ErrClosed {
+			t.Errorf("error %v", err)
+		}
 	}
+}
+
+// policyOf returns the memory policy of a mapping (proc(5), numa_maps).
+func policyOf(t *testing.T, b []byte) string {
+	t.Helper()
+	maps, err := os.ReadFile("/proc/self/numa_maps")
+	require.NoError(t, err)
+	for line := range strings.Lines(string(maps)) {
+		if at, rest, _ := strings.Cut(line, " "); at == strings.TrimPrefix(fmt.Sprintf("%p", &b[0]), "0x") {
+			return strings.Fields(rest)[0]
+		}
+	}
+	t.Fatalf("no mapping begins at %p", &b[0])
+	return ""
 }
 
 func FuzzParseList(f *testing.F) {

@@ -39,13 +39,18 @@ func (m *memory) allocate(cfg *config.Config, nodes []int, queues, later int, ri
 	m.hugePages = true
 	for _, node := range nodes {
 		var mem *umem.Memory
-		if err := placement.OnNode(node, func() (err error) {
-			mem, err = umem.NewLarge(frames, large)
-			return err
-		}); err != nil {
+		err := placement.OnNode(node, func() (b []byte, err error) {
+			if mem, err = umem.NewLarge(frames, large); err == nil {
+				b = mem.Bytes()
+			}
+			return b, err
+		})
+		if mem != nil {
+			m.allocated.push("free frames", mem.Close)
+		}
+		if err != nil {
 			return err
 		}
-		m.allocated.push("free frames", mem.Close)
 		m.hugePages = m.hugePages && mem.Huge()
 		m.workers = append(m.workers, afxdp.WorkerMemory{Memory: mem, Pool: umem.NewPool(mem)})
 	}

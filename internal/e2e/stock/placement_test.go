@@ -20,8 +20,8 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// On a host with two NUMA nodes of two CPUs each, the worker and its memory are on the node of the port, and the worker follows
-// changes of the cpuset and of the CPUs that are online.
+// On a host with two NUMA nodes of two CPUs each, the worker and its memory are on the node of the port, beside automatic NUMA balancing,
+// and the worker follows changes of the cpuset and of the CPUs that are online.
 func TestPlacement(t *testing.T) {
 	vm := guest.VM{CPUs: 4, Nodes: 2}
 	if !guest.Inside() {
