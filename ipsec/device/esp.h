@@ -45,20 +45,6 @@ DEVICE void esp_poly1305(const struct esp_key *k, const struct esp_packet *p, ui
 	poly1305_tag(sum, key, icv);
 }
 
-/* Encrypts or decrypts by GCM and computes the ICV of the ciphertext, for lane 0. */
-DEVICE void esp_gcm(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open,
-			 uint32_t lane, uint32_t lanes, uint32_t icv[8])
-{
-	uint32_t sum[4], mask[4];
-
-	gcm_lane(k, t, p, open, lane, lanes, sum, mask);
-	subwarp_sync(lanes); /* as above */
-	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < 4; i++)
-		sum[i] = subwarp_xor(sum[i], lanes);
-	gcm_tag(k, p, sum, mask, icv);
-}
-
 /* Writes the ICV or, to open, compares it with the packet's in constant time. Returns the xor of
  * all differences. */
 DEVICE uint32_t esp_check_or_put(const struct esp_key *k, const struct esp_packet *p, int open, const uint32_t icv[8])

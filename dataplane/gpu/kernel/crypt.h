@@ -1,13 +1,12 @@
 /* ESP encryption, decryption and authentication of the packets in a warp's staging buffer. Included
  * by esp_batch.h.
  *
- * All lanes share a packet where its blocks are independent; where they are chained, lanes have
- * packets of their own:
+ * Lanes share a packet where its blocks are independent: all of them, or with GCM a subwarp (gcm_by_subwarps). Where
+ * they are chained, lanes have packets of their own:
  *
  *	                crypt_by_warp   4 lanes each    1 lane each   crypt_by_warp
  *	                (after = 0)                                   (after = 1)
  *	ChaCha20        seal and open
- *	GCM             seal and open; gcm_by_subwarps if all packets of the set are GCM
  *	CTR with HMAC   seal: encrypt                   HMAC          open: decrypt
  *	CBC with HMAC                   seal: encrypt   HMAC          open: decrypt */
 #ifndef WARPROUTE_CRYPT_H
@@ -29,17 +28,14 @@ DEVICE struct esp_packet staged_packet(const struct staging *s, uint32_t esp, ui
 	return (struct esp_packet){s->words + esp, text, (flags & JOB_EXTENDED) != 0, high};
 }
 
-/* Runs the steps of one packet that all lanes share, before (after = 0) or behind (after = 1) the
+/* Runs the steps of one packet, not of GCM, that all lanes share, before (after = 0) or behind (after = 1) the
  * steps of a single lane. Returns nonzero if the ICV does not match. */
 DEVICE uint32_t crypt_packet(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p,
 			     int open, int after)
 {
 	uint32_t icv[8] = {0, 0, 0, 0, 0, 0, 0, 0}, differs = 0, lane = lane_id();
 
-	if (k->cipher == ESP_GCM && !after) {
-		esp_gcm(k, t, p, open, lane, WARP_SIZE, icv);
-		differs = esp_finish(k, p, open, lane, WARP_SIZE, icv);
-	} else if (k->cipher == ESP_CHACHA20 && !after) {
+	if (k->cipher == ESP_CHACHA20 && !after) {
 		PRAGMA_UNROLL_1
 		for (int crypt = !open, i = 0; i < 2 && !differs; i++, crypt = !crypt) {
 			if (crypt) {

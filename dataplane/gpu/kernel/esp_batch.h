@@ -145,16 +145,16 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 	if (mine)
 		begin_packet(ipsec->keys, s, t, c, w->low);
 	__syncwarp();
-	int gcm = __all_sync(FULL_MASK, !mine || staged_key(s, c->key)->cipher == ESP_GCM);
+	uint32_t gcm = __ballot_sync(FULL_MASK, mine && staged_key(s, c->key)->cipher == ESP_GCM), others = g->lanes & ~gcm;
 	PRAGMA_UNROLL_1
-	for (uint32_t left = gcm ? g->lanes : 0; left;) {
+	for (uint32_t left = gcm; left;) {
 		struct bin b = next_bin(c, left);
 		gcm_by_subwarps(s, t, c, b.lanes, subwarp_size(&b));
 		left &= ~b.lanes;
 	}
 	PRAGMA_UNROLL_1
-	for (int after = gcm ? 2 : 0; after < 2; after++) { /* 0: before the lanes' own work, 1: after it, as in crypt.h; none for GCM */
-		crypt_by_warp(s, t, c, g->lanes, after);
+	for (int after = others ? 0 : 2; after < 2; after++) { /* 0: before the lanes' own work, 1: after it, as in crypt.h */
+		crypt_by_warp(s, t, c, others, after);
 		__syncwarp();
 		if (!after)
 			cbc_encrypt_batch(s, t, c, mine);
