@@ -62,8 +62,9 @@ DEVICE void crypt_by_warp(const struct staging *s, const struct aes_tables *t, s
 			  uint32_t lanes, int after)
 {
 	PRAGMA_UNROLL_1
-	for (uint32_t lane = 0; lane < WARP_SIZE; lane++) {
-		if (!(lanes >> lane & 1) || __shfl_sync(FULL_MASK, c->failed, lane))
+	for (; lanes; lanes &= lanes - 1) {
+		uint32_t lane = lowest_bit(lanes);
+		if (__shfl_sync(FULL_MASK, c->failed, lane))
 			continue;
 		uint32_t flags = __shfl_sync(FULL_MASK, c->job.flags, lane);
 		struct esp_packet p = staged_packet(s, __shfl_sync(FULL_MASK, c->esp, lane), __shfl_sync(FULL_MASK, c->text, lane), flags, __shfl_sync(FULL_MASK, c->job.seq_high, lane));
@@ -98,18 +99,6 @@ DEVICE uint32_t subwarp_size(const struct bin *b)
 	return lanes;
 }
 
-/* Returns the index of the nth set bit of a lane mask, WARP_SIZE if there are fewer. */
-DEVICE uint32_t nth_lane(uint32_t left, uint32_t n)
-{
-	uint32_t lane = 0;
-
-	PRAGMA_UNROLL_1
-	for (; lane < WARP_SIZE; lane++)
-		if (left >> lane & 1 && n-- == 0)
-			break;
-	return lane;
-}
-
 /* Seals or opens the packets of a bin, one subwarp per packet. */
 DEVICE void gcm_by_subwarps(const struct staging *s, const struct aes_tables *t, struct esp_lane *c,
 			    uint32_t lanes, uint32_t size)
@@ -142,15 +131,11 @@ DEVICE void gcm_by_subwarps(const struct staging *s, const struct aes_tables *t,
 		}
 		/* The packets of this round, and the subwarp number of this lane's own packet: that
 		 * subwarp has its result. */
-		uint32_t next = nth_lane(lanes, WARP_SIZE / size), number = 0;
-		uint32_t round = next < WARP_SIZE ? lanes & ((1u << next) - 1) : lanes;
-		PRAGMA_UNROLL_1
-		for (uint32_t i = 0; i < lane_id(); i++)
-			number += round >> i & 1;
+		uint32_t rest = without_first(lanes, WARP_SIZE / size), round = lanes & ~rest, number = (uint32_t)__popc(round & lanes_before(lane_id()));
 		differs = __shfl_sync(FULL_MASK, differs, number * size % WARP_SIZE);
 		if (round >> lane_id() & 1 && differs)
 			c->failed = differs;
-		lanes &= ~round;
+		lanes = rest;
 		__syncwarp();
 	}
 }
@@ -162,14 +147,14 @@ DEVICE void cbc_encrypt_batch(const struct staging *s, const struct aes_tables *
 
 	PRAGMA_UNROLL_1
 	while (lanes) {
-		uint32_t owner = nth_lane(lanes, lane_id() / AES_COLUMNS), next = nth_lane(lanes, WARP_SIZE / AES_COLUMNS), from = owner % WARP_SIZE;
+		uint32_t owner = nth_lane(lanes, lane_id() / AES_COLUMNS), from = owner % WARP_SIZE;
 		uint32_t key = __shfl_sync(FULL_MASK, c->key, from);
 		uint32_t esp = __shfl_sync(FULL_MASK, c->esp, from);
 		uint32_t text = __shfl_sync(FULL_MASK, c->text, from);
 		const struct esp_packet p = staged_packet(s, esp, text, 0, 0);
 
 		cbc_encrypt_columns(staged_key(s, key), t, &p, owner < WARP_SIZE, lane_id(), WARP_SIZE);
-		lanes = next < WARP_SIZE ? lanes >> next << next : 0;
+		lanes = without_first(lanes, WARP_SIZE / AES_COLUMNS);
 	}
 	__syncwarp();
 }

@@ -4,6 +4,7 @@
 #define WARPROUTE_ESP_LANE_H
 
 #include "job.h"
+#include "lane_mask.h"
 #include "warp_batch.h"
 
 #include "../../../ipsec/device/esp.h"

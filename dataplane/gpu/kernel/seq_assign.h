@@ -74,7 +74,7 @@ DEVICE struct sharers sharers_of(uint32_t key)
 		uint32_t leader = lowest_bit(remaining);
 		uint32_t same = __ballot_sync(FULL_MASK, key == __shfl_sync(FULL_MASK, key, leader) && key != NO_SA);
 		if (same >> lane_id() & 1)
-			s = (struct sharers){leader, __popc(same), __popc(same & ((1u << lane_id()) - 1))};
+			s = (struct sharers){leader, __popc(same), __popc(same & lanes_before(lane_id()))};
 		remaining &= ~same;
 	}
 	return s;

@@ -39,10 +39,11 @@ struct staged_set {
  * is that of the next segment in host memory. */
 DEVICE uint32_t request_padding(const struct staged_set *g, uint32_t number) { return (number - g->segments) % REQUEST_SEGMENTS; }
 
-/* Assigns the next segments of the set to an owner. */
-DEVICE void assign_segments(const struct staging *s, struct staged_set *g, uint32_t owner, uint32_t segments)
+/* Assigns the next segments of the set to an owner. me is the lane. */
+DEVICE void assign_segments(const struct staging *s, struct staged_set *g, uint32_t me, uint32_t owner, uint32_t segments)
 {
-	for (uint32_t i = lane_id(); i < segments; i += WARP_SIZE)
+	PRAGMA_UNROLL_1
+	for (uint32_t i = me; i < segments; i += WARP_SIZE)
 		segment_owners(s)[g->segments + i] = (uint8_t)owner;
 	g->segments += segments;
 }
@@ -62,12 +63,11 @@ DEVICE uint32_t largest_key(uint32_t segments)
 DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending, struct esp_lane *c, int find)
 {
 	struct staged_set g = {0, 0, s->size & ~3u};
-	uint32_t low = s->size / (4 * SEGMENT_WORDS) + 1, most = 4 * low, last = NO_KEY, keys = 0;
+	uint32_t low = s->size / (4 * SEGMENT_WORDS) + 1, most = 4 * low, last = NO_KEY, keys = 0, me = lane_id();
 
 	PRAGMA_UNROLL_1
-	for (uint32_t lane = 0; lane < WARP_SIZE; lane++) {
-		if (!(pending >> lane & 1))
-			continue;
+	for (; pending; pending &= pending - 1) {
+		uint32_t lane = lowest_bit(pending);
 		uint32_t segments = __shfl_sync(FULL_MASK, c->segments, lane);
 		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane);
 		uint32_t from = __shfl_sync(FULL_MASK, c->received.from + c->head, lane), to = __shfl_sync(FULL_MASK, c->received.to, lane);
@@ -79,22 +79,22 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 			g.keys -= needed * SEGMENT_WORDS;
 		} else if (needed) {
 			g.keys -= needed * SEGMENT_WORDS;
-			if (lane_id() == keys) {
+			if (me == keys) {
 				c->record = record;
 				c->key_word = g.keys;
 				c->key_first_segment = g.segments;
 			}
-			assign_segments(s, &g, KEY_OWNER + keys++, needed);
+			assign_segments(s, &g, me, KEY_OWNER + keys++, needed);
 			last = record;
 		}
 		if (from < to)
-			assign_segments(s, &g, NO_OWNER, request_padding(&g, start / SEGMENT));
-		if (lane_id() == lane) {
+			assign_segments(s, &g, me, NO_OWNER, request_padding(&g, start / SEGMENT));
+		if (me == lane) {
 			c->at = low;
 			c->key = g.keys;
 			c->first = g.segments - from;
 		}
-		assign_segments(s, &g, lane, to - from);
+		assign_segments(s, &g, me, lane, to - from);
 		low += segments * SEGMENT_WORDS + 1;
 		g.lanes |= 1u << lane;
 	}
@@ -106,24 +106,23 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 DEVICE uint32_t place_keys(const struct staging *s, uint32_t lanes, struct esp_lane *c)
 {
 	struct staged_set g = {0, 0, 0};
-	uint32_t last = NO_KEY, at = 0, keys = 0;
+	uint32_t last = NO_KEY, at = 0, keys = 0, me = lane_id();
 
 	PRAGMA_UNROLL_1
-	for (uint32_t lane = 0; lane < WARP_SIZE; lane++) {
-		if (!(lanes >> lane & 1))
-			continue;
+	for (; lanes; lanes &= lanes - 1) {
+		uint32_t lane = lowest_bit(lanes);
 		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane), to = __shfl_sync(FULL_MASK, c->key, lane);
 		if (!covers_key(last, record)) {
-			if (lane_id() == keys) {
+			if (me == keys) {
 				c->record = record;
 				c->key_word = to;
 				c->key_first_segment = g.segments;
 			}
-			assign_segments(s, &g, KEY_OWNER + keys++, record >> JOB_KEY_SEGMENTS_SHIFT);
+			assign_segments(s, &g, me, KEY_OWNER + keys++, record >> JOB_KEY_SEGMENTS_SHIFT);
 			last = record;
 			at = to;
 		}
-		if (lane_id() == lane)
+		if (me == lane)
 			c->key = at;
 	}
 	__syncwarp();
@@ -191,20 +190,28 @@ DEVICE void zero_keys(const struct staging *s, const struct staged_set *g)
 	__syncwarp();
 }
 
-/* Writes back the segments of some lanes' packets. */
+#define SHORT_SEGMENTS 16 /* up to so many, packets are written back side by side */
+
+/* Writes back the segments of some lanes' packets: one after another by all lanes, or, if all are short, as many side by side as
+ * lanes of a request fit a warp. */
 DEVICE void store_packets(const struct tile *tile, const struct staging *s, const struct esp_lane *c,
 			  uint32_t lanes, struct segments segments)
 {
+	uint32_t me = lane_id(), mine = lanes >> me & 1;
+	uint32_t width = __all_sync(FULL_MASK, !mine || segments.to <= SHORT_SEGMENTS) ? REQUEST_SEGMENTS : WARP_SIZE;
+
 	PRAGMA_UNROLL_1
-	for (uint32_t lane = 0; lane < WARP_SIZE; lane++) {
-		if (!(lanes >> lane & 1))
-			continue;
+	for (; lanes; lanes = without_first(lanes, WARP_SIZE / width)) {
+		uint32_t owner = nth_lane(lanes, me / width), lane = owner % WARP_SIZE;
 		uint32_t start = __shfl_sync(FULL_MASK, c->start, lane);
 		uint32_t at = __shfl_sync(FULL_MASK, c->at, lane);
 		uint32_t ahead = start / SEGMENT % REQUEST_SEGMENTS;
 		uint32_t from = ahead + __shfl_sync(FULL_MASK, segments.from, lane);
 		uint32_t to = ahead + __shfl_sync(FULL_MASK, segments.to, lane);
-		for (uint32_t i = from / REQUEST_SEGMENTS * REQUEST_SEGMENTS + lane_id(); i < to; i += WARP_SIZE) {
+		if (owner == WARP_SIZE)
+			continue;
+		PRAGMA_UNROLL_1
+		for (uint32_t i = from / REQUEST_SEGMENTS * REQUEST_SEGMENTS + me % width; i < to; i += width) {
 			struct words4 v;
 			if (i < from)
 				continue;
