@@ -66,6 +66,7 @@ type Result struct {
 	Gbps      float64   `json:"gbit_per_second"`            // of inner IP packets
 	Mpps      float64   `json:"mpps"`
 	Rounds    []float64 `json:"rounds_mpps"`
+	Seconds   float64   `json:"seconds"`                   // of the median round, between its samples
 	NsPacket  float64   `json:"ns_per_packet"`             // of one worker
 	Limit     float64   `json:"limit_mpps,omitempty"`      // of the same testbed with a null engine
 	PCIeLimit float64   `json:"pcie_limit_mpps,omitempty"` // of GPUs that only read and write packets of these sizes
@@ -176,7 +177,7 @@ func median(x []float64) float64 {
 
 // fill sets the figures of the median round.
 func (res *Result) fill(r testbed.Round) {
-	res.Engine, res.Mpps = r.Engine, r.Mpps()
+	res.Engine, res.Mpps, res.Seconds = r.Engine, r.Mpps(), r.Seconds
 	res.Gbps = r.Bytes * 8 * res.Mpps / 1e3
 	res.NsPacket = 1e3 * float64(cmp.Or(res.Busy, res.Workers)) / res.Mpps
 	res.P50, res.P99, res.Stages = r.P50, r.P99, r.Stages

@@ -99,8 +99,11 @@ func TestPreparedPacketsArePlayedOnce(t *testing.T) {
 	for d, name := range names {
 		o := options("aes128gcm16", esp.Direction(d))
 		o.Ring, o.Testbed.NICs, o.Testbed.Prepared = 48, 1, 200_000 // a null engine has many in a millisecond
-		if r, err := Run(o); err != nil || r.Verified != variety || r.Prepared != 200_000 || r.Mpps <= 0 || r.Limit <= 0 || r.Library <= 0 {
+		r, err := Run(o)
+		if err != nil || r.Verified != variety || r.Prepared != 200_000 || r.Mpps <= 0 || r.Limit <= 0 || r.Library <= 0 {
 			t.Errorf("%s: %+v, %v", name, r, err)
+		} else if n := 1e6 * r.Mpps * r.Seconds; n < leastPlayed*200_000 || n > 200_000 {
+			t.Errorf("%s: %.0f packets in %v s, of 200,000", name, n, r.Seconds)
 		}
 	}
 	o := options("aes128gcm16", esp.In)
