@@ -1,6 +1,7 @@
 package ipsec
 
 import (
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -15,6 +16,16 @@ import (
 
 func quiet(string, ...any) {}
 
+// unlessBusy measures, and up to twice again if the host was too busy: other packages are tested at the same time.
+func unlessBusy[T any](measure func() (T, error)) (r T, err error) {
+	for range 3 {
+		if r, err = measure(); !errors.Is(err, testbed.ErrBusy) {
+			break
+		}
+	}
+	return r, err
+}
+
 // Express packets pass a gateway beside those of tunnels, with each kind of lanes.
 func TestExpressBesideBulk(t *testing.T) {
 	needTwoCores(t)
@@ -25,9 +36,11 @@ func TestExpressBesideBulk(t *testing.T) {
 		o := options("aes128gcm16", d)
 		o.Testbed.NICs, o.Ring = 1, 8
 		lanes := []testbed.Lanes{testbed.OneLane, testbed.QueueLanes, testbed.DefaultLanes}
-		r, err := Express(ExpressOptions{
-			Options: o, Lanes: lanes, Loads: []float64{0.05, 1.3}, Rate: 20_000, Arrival: load.Arrival{Kind: load.Poisson}, Trial: 50 * time.Millisecond,
-		}, nil, quiet)
+		r, err := unlessBusy(func() (*ExpressResult, error) {
+			return Express(ExpressOptions{
+				Options: o, Lanes: lanes, Loads: []float64{0.05, 1.3}, Rate: 20_000, Arrival: load.Arrival{Kind: load.Poisson}, Trial: 50 * time.Millisecond,
+			}, nil, quiet)
+		})
 		require.NoError(t, err)
 		if r.Full <= 0 || r.Deadline != 100 || len(r.Points) != 6 || r.Verified < variety+3*64 {
 			t.Fatalf("%+v", r)
@@ -80,9 +93,11 @@ func TestChoiceComparesWithTheBestEngine(t *testing.T) {
 	if race.Enabled {
 		suites = suites[1:]
 	}
-	all, err := Choice(ChoiceOptions{
-		Options: o, Suites: suites, Mixes: [][]int{{64}, IMIX}, Loads: []float64{0.1, 1.3}, Fixed: []string{"cpu"}, Trial: 20 * time.Millisecond,
-	}, quiet)
+	all, err := unlessBusy(func() ([]*ChoiceResult, error) {
+		return Choice(ChoiceOptions{
+			Options: o, Suites: suites, Mixes: [][]int{{64}, IMIX}, Loads: []float64{0.1, 1.3}, Fixed: []string{"cpu"}, Trial: 20 * time.Millisecond,
+		}, quiet)
+	})
 	require.NoError(t, err)
 	if len(all) != 2*len(suites) || all[len(all)-1].Suite != "chacha20poly1305" || !slices.Equal(all[1].Sizes, IMIX) {
 		t.Fatalf("%d results", len(all))

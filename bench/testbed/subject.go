@@ -9,6 +9,9 @@ import (
 	"github.com/warproute/warproute/bench/load"
 )
 
+// ErrBusy is the error of a measurement whose trials contradict each other.
+var ErrBusy = errors.New("trials contradict each other: the host is too busy; isolate the cores")
+
 // Subject is a verified router to measure under load.
 type Subject struct {
 	Summary
@@ -113,7 +116,7 @@ func (s *Subject) FullLoad(d time.Duration, seed *uint64) (*load.Trial, error) {
 	if full != nil {
 		return full, nil
 	}
-	return nil, fmt.Errorf("measure full load: %d trials contradict each other: the host is too busy; isolate the cores", tries)
+	return nil, fmt.Errorf("measure full load: %d %w", tries, ErrBusy)
 }
 
 // round offers a load for a time, or for as long as the packets last.
