@@ -203,7 +203,7 @@ func writeIPsec(w io.Writer, results []*bench.Result) {
 	_ = t.Flush()
 	fmt.Fprint(w, `Median of rounds, after verifying every packet of a first run byte by byte. Bytes and Gbit/s are of inner IP packets.
 DMA: copy, if a core copies packets to the router's memory, or none, if they are there before a round.
-ms: how long the median round was timed. It ends early if packets are played once and run out: with --dma none, raise --memory; to decrypt, --ring, too.
+ms: the time of the median round that was measured. A round ends early if packets are played once and run out: raise --memory (--dma none), and to decrypt --ring, too.
 limit: Mpps of the same loop with a null engine. PCIe: Mpps of GPUs that only read and write as much in host memory.
 host: Mpps of the same loop with a null device, whose packets to decrypt are cleartext.
 ns/packet: of one worker; without emulated NICs it includes the copies of the ports.

@@ -190,10 +190,10 @@ DEVICE void zero_keys(const struct staging *s, const struct staged_set *g)
 	__syncwarp();
 }
 
-#define SHORT_SEGMENTS 16 /* up to so many, packets are written back side by side */
+#define SHORT_SEGMENTS 16 /* of a packet that is written back beside others */
 
-/* Writes back the segments of some lanes' packets: one after another by all lanes, or, if all are short, as many side by side as
- * lanes of a request fit a warp. */
+/* Writes back the segments of some lanes' packets: one packet after another by all lanes, or, if each ends within its first
+ * SHORT_SEGMENTS, four packets at a time, each by the lanes that write one request. */
 DEVICE void store_packets(const struct tile *tile, const struct staging *s, const struct esp_lane *c,
 			  uint32_t lanes, struct segments segments)
 {
