@@ -4,10 +4,10 @@
 
 #include "warp.h"
 
-/* Returns the lanes in front of one; of WARP_SIZE, all. */
+/* Returns all lanes in front of one. In front of WARP_SIZE are all lanes of a warp. */
 DEVICE uint32_t lanes_before(uint32_t lane) { return lane < WARP_SIZE ? (1u << lane) - 1 : FULL_MASK; }
 
-/* Returns the lane of a set with n others in front of it, WARP_SIZE if there is none. */
+/* Returns the lane of a set that has n others of it in front, or WARP_SIZE if the set has no more than n lanes. */
 DEVICE uint32_t nth_lane(uint32_t lanes, uint32_t n)
 {
 	uint32_t lane = 0;

@@ -5,7 +5,8 @@
 #pragma GCC diagnostic ignored "-Wunused-function" /* of the intrinsics that warp.h declares, none is needed */
 #include "../kernel/lane_mask.h"
 
-/* Returns the lanes of a set in front of its nth one, which is *at; without so many, all of them, and WARP_SIZE. */
+/* Stores the lane of a set that has n others of it in front, or WARP_SIZE if the set has no more than n lanes, and returns the
+ * others. */
 static uint32_t first_lanes(uint32_t lanes, uint32_t n, uint32_t *at)
 {
 	uint32_t first = 0;
