@@ -13,11 +13,13 @@ import (
 //
 // A word is never replaced by one of an older block. The ring is longer than the window, so a
 // number whose word has a newer block is older than the window.
+//
+// The highest number is that of the highest bit of the newest block. So most packets change one word.
 type window struct {
-	top  atomic.Uint64 // highest number accepted
-	size uint64        // in numbers; 0: accept all
-	ring []atomic.Uint64
-	_    [linePair - 64]byte
+	newest atomic.Uint64 // block: behind its word, if a worker is about to store it
+	size   uint64        // in numbers; 0: accept all
+	ring   []atomic.Uint64
+	_      [linePair - 64]byte
 }
 
 const blockBits = 32
@@ -31,9 +33,20 @@ func (w *window) start(size int) {
 	w.ring = make([]atomic.Uint64, words)
 }
 
+// highest returns the highest number accepted, or skipped.
+func (w *window) highest() uint64 {
+	block := w.newest.Load()
+	word := w.ring[block%uint64(len(w.ring))].Load()
+	block += uint64(age(word, block)) // a newer one may have its word already
+	return block*blockBits + uint64(max(1, bits.Len32(uint32(word)))) - 1
+}
+
+// age returns the number of blocks by which a word is newer than a block.
+func age(word, block uint64) int64 { return int64(int32(uint32(word>>32) - uint32(block))) }
+
 // skip marks all numbers up to seq as received.
 func (w *window) skip(seq uint64) {
-	if seq <= w.top.Load() || len(w.ring) == 0 {
+	if len(w.ring) == 0 || seq <= w.highest() {
 		return
 	}
 	block := seq / blockBits
@@ -44,13 +57,13 @@ func (w *window) skip(seq uint64) {
 	}
 	inBlock := seq%blockBits + 1 // numbers of its block that are skipped
 	w.ring[block%uint64(len(w.ring))].Store(block<<blockBits | (1<<inBlock - 1))
-	w.top.Store(seq)
+	w.newest.Store(block)
 }
 
 // infer returns the full number for a packet's lower 32 bits, by RFC 4303 appendix A2.2: the one in
 // the window or else in the next 2^32. It is not ok beyond the last number.
 func (w *window) infer(low uint32) (seq uint64, ok bool) {
-	top := w.top.Load()
+	top := w.highest()
 	topLow, high := uint32(top), top>>32
 	bottom := topLow - uint32(w.size) + 1
 	if topLow >= uint32(w.size)-1 { // case A: the window lies within one range of 2^32
@@ -68,54 +81,21 @@ func (w *window) infer(low uint32) (seq uint64, ok bool) {
 
 // fresh reports whether seq may be new.
 func (w *window) fresh(seq uint64) bool {
+	block, bit := seq/blockBits, uint64(1)<<(seq%blockBits)
 	if w.size == 0 {
 		return true
 	}
-	if w.before(seq) {
+	if w.old(block)&bit != 0 {
 		return false
 	}
-	block := seq / blockBits
-	word := w.ring[block%uint64(len(w.ring))].Load()
-	switch age := int32(uint32(word>>32) - uint32(block)); {
-	case age > 0:
-		return false
-	case age == 0:
-		return word>>(seq%blockBits)&1 == 0
-	}
-	return true
-}
-
-// before reports whether seq is older than the window, or 0.
-func (w *window) before(seq uint64) bool {
-	return seq == 0 || seq+w.size <= w.top.Load() && seq+w.size > seq
+	word := w.word(seq).Load()
+	newer := age(word, block)
+	return newer < 0 || newer == 0 && word&bit == 0
 }
 
 // accept marks seq as received and reports whether it was new.
 func (w *window) accept(seq uint64) bool {
-	if w.size == 0 {
-		w.raise(seq)
-		return true
-	}
-	block, bit := seq/blockBits, uint64(1)<<(seq%blockBits)
-	word := w.word(seq)
-	for !w.before(seq) {
-		old := word.Load()
-		next := block<<32 | bit
-		switch age := int32(uint32(old>>32) - uint32(block)); {
-		case age > 0:
-			return false
-		case age == 0:
-			if old&bit != 0 {
-				return false
-			}
-			next = old | bit
-		}
-		if word.CompareAndSwap(old, next) {
-			w.raise(seq)
-			return true
-		}
-	}
-	return false
+	return w.acceptBits(seq/blockBits, 1<<(seq%blockBits)) != 0
 }
 
 // acceptAll is accept for each of several numbers, in order. It sets the bits of numbers in a row that are
@@ -145,26 +125,32 @@ func (w *window) acceptBlock(seqs []uint64, fresh []bool) (n int) {
 	return n
 }
 
-// acceptBits is accept for numbers of one block, bit i for its number i, all compared with the top before the call. It returns the
+// acceptBits is accept for numbers of one block, bit i for its number i, all compared with the highest before the call. It returns the
 // bits of those that are accepted.
 func (w *window) acceptBits(block, numbers uint64) (accepted uint64) {
-	if w.size > 0 {
-		numbers = w.mark(block, numbers&^w.old(block))
+	if w.size == 0 {
+		accepted = numbers
+		w.mark(block, numbers)
+	} else {
+		accepted = w.mark(block, numbers&^w.old(block))
 	}
-	if numbers != 0 {
-		w.raise(block*blockBits + uint64(bits.Len64(numbers)) - 1)
+	if accepted != 0 {
+		w.raise(block)
 	}
-	return numbers
+	return accepted
 }
 
 // old returns the bits of the numbers of a block that are older than the window, which is not 0, and of number 0.
 func (w *window) old(block uint64) (numbers uint64) {
-	first := block * blockBits
-	if top := w.top.Load(); top >= w.size && top-w.size >= first {
-		numbers = 1<<min(top-w.size-first+1, blockBits) - 1
-	}
 	if block == 0 {
-		numbers |= 1
+		numbers = 1
+	}
+	if w.size >= blockBits && block >= w.newest.Load() {
+		return numbers
+	}
+	first := block * blockBits
+	if top := w.highest(); top >= w.size && top-w.size >= first {
+		numbers |= 1<<min(top-w.size-first+1, blockBits) - 1
 	}
 	return numbers
 }
@@ -174,9 +160,9 @@ func (w *window) mark(block, numbers uint64) (fresh uint64) {
 	for word := w.word(block * blockBits); numbers != 0; {
 		old := word.Load()
 		now := block<<32 | numbers
-		if age := int32(uint32(old>>32) - uint32(block)); age > 0 {
+		if newer := age(old, block); newer > 0 {
 			return 0
-		} else if age == 0 {
+		} else if newer == 0 {
 			numbers &^= old
 			now = old | numbers
 		}
@@ -195,14 +181,14 @@ func (w *window) word(seq uint64) *atomic.Uint64 {
 	return &w.ring[seq/blockBits%uint64(len(w.ring))]
 }
 
-// next returns the word of the number after the highest, which most packets have.
-func (w *window) next() *atomic.Uint64 { return w.word(w.top.Load() + 1) }
+// next returns the word of the newest block, which most packets change.
+func (w *window) next() *atomic.Uint64 { return w.word(w.newest.Load() * blockBits) }
 
-// raise moves top to seq, if that is higher.
-func (w *window) raise(seq uint64) {
+// raise makes a block, of which the word is stored, the newest one, if it is.
+func (w *window) raise(block uint64) {
 	for {
-		top := w.top.Load()
-		if seq <= top || w.top.CompareAndSwap(top, seq) {
+		newest := w.newest.Load()
+		if block <= newest || w.newest.CompareAndSwap(newest, block) {
 			return
 		}
 	}

@@ -68,7 +68,7 @@ func TestReplayEqualsTheModel(t *testing.T) {
 				if got, want := w.accept(seq), m.accept(seq); got != want {
 					t.Fatalf("window %d from %d, highest %d: accept(%d) is %v, want %v", size, start, m.top, seq, got, want)
 				}
-				if got := w.top.Load(); got != m.top {
+				if got := w.highest(); got != m.top {
 					t.Fatalf("window %d: highest %d, want %d", size, got, m.top)
 				}
 			}
@@ -122,6 +122,38 @@ func TestConcurrentDuplicatesAreAcceptedOnce(t *testing.T) {
 	}
 }
 
+// The highest number is one that was received, for a reader beside the workers: also when the word of a newer block is stored, and the
+// block is not the newest one yet.
+func TestHighestNumberBesideWorkers(t *testing.T) {
+	const workers, numbers = 3, 200_000
+	var w window
+	w.start(32) // a ring of few words
+	var next atomic.Uint64
+	var group sync.WaitGroup
+	for g := range workers {
+		group.Go(func() {
+			rnd := rand.New(rand.NewPCG(uint64(g), 7))
+			for {
+				seq := next.Add(1 + rnd.Uint64N(40))
+				if seq > numbers {
+					return
+				}
+				w.accept(seq)
+			}
+		})
+	}
+	for end := false; !end; {
+		end = next.Load() > numbers
+		if now := w.highest(); now > min(next.Load(), numbers) {
+			t.Fatalf("highest %d, where none above %d was received", now, next.Load())
+		}
+	}
+	group.Wait()
+	if now := w.highest(); now > numbers || now < numbers-workers*40 {
+		t.Errorf("highest %d, want nearly %d", now, numbers)
+	}
+}
+
 // RFC 4303 appendix A2.2, in its own words.
 func TestTheUpperHalfIsInferred(t *testing.T) {
 	appendix := func(w uint32, th, tl, seql uint32) (uint32, bool) {
@@ -143,7 +175,7 @@ func TestTheUpperHalfIsInferred(t *testing.T) {
 				for _, low := range edges {
 					var w window
 					w.start(int(size))
-					w.top.Store(uint64(th)<<32 | uint64(tl))
+					w.skip(uint64(th)<<32 | uint64(tl))
 					want, wantOK := appendix(size, th, tl, low)
 					got, ok := w.infer(low)
 					if ok != wantOK || ok && got != uint64(want)<<32|uint64(low) {

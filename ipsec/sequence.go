@@ -114,7 +114,7 @@ func (s *SA) Release(w int) {
 // is estimated by the packets since.
 func (s *SA) Sequence() uint64 {
 	if s.direction == In {
-		return s.replay.top.Load()
+		return s.replay.highest()
 	}
 	used := s.sequence.Load()
 	if l := s.loan.Load(); s.isLent(used) && l != nil {
@@ -126,7 +126,7 @@ func (s *SA) Sequence() uint64 {
 // LastSequence is Sequence, but for lent numbers the last one that is lent: no packet has a higher one.
 func (s *SA) LastSequence() uint64 {
 	if s.direction == In {
-		return s.replay.top.Load()
+		return s.replay.highest()
 	}
 	return s.lastUsed(s.sequence.Load())
 }

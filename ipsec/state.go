@@ -28,7 +28,7 @@ func (s *SA) Continue(st State) {
 		return
 	}
 	w := &s.replay
-	if len(st.Window) != 8*len(w.ring) || w.top.Load() != st.Sequence {
+	if len(st.Window) != 8*len(w.ring) || w.highest() != st.Sequence {
 		return
 	}
 	for i := range w.ring {
