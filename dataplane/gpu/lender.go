@@ -13,7 +13,7 @@ import (
 
 // lender lends sequence numbers of outbound SAs to a device, which then seals packets of many SAs in one pass
 // (kernel/seq_assign.h). It changes the device's numbers by requests to a block that no worker takes, so they wait for no chunk. Requests
-// are rare: for new SAs, for packets to which the host assigns numbers, and when an SA ends.
+// are rare: at the start and for new SAs, for packets to which the host assigns numbers, and when an SA ends.
 //
 // If the device does not answer, the host continues after all lent numbers.
 type lender struct {
@@ -28,12 +28,15 @@ type lender struct {
 	open   bool // the kernel runs
 	lost   bool // a request was not answered; the slot may be in use
 	stale  []request
-	ready  atomic.Bool // no loan is stale
+	ready  atomic.Bool // no loan is stale, and lendTunnels has lent those of all tunnels
 	frames []batch.Frame
 	ending []*ipsec.SA // by a review
 	sas    map[*ipsec.SA]*lentSA
 	order  []*ipsec.SA
 	next   int // in order, to review
+
+	nextTunnel uint32      // of lendTunnels
+	ofTunnels  []*ipsec.SA // in a call of it
 
 	// How the loans are used; see weigh.
 	since       time.Duration
@@ -59,6 +62,9 @@ type lender struct {
 type outbound interface {
 	Longest(s *ipsec.SA) int
 	Leaves(s *ipsec.SA) bool
+	MayLend(s *ipsec.SA, keys uint32) bool
+	Tunnels() uint32
+	Current(tunnel uint32) *ipsec.SA
 }
 
 // lentSA is an SA whose numbers are lent.
@@ -115,13 +121,14 @@ func (l *lender) end() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.endLoans(l.order)
+		l.restart()
 		l.open = false
 	}
 }
 
 // ensureReady makes the device ready to assign sequence numbers, and reports whether it is. After revoke, it asks the device to end
-// the loans of that time, and waits for the answers.
-func (l *lender) ensureReady() bool {
+// the loans of that time, and waits for the answers. Then it lends the numbers of tunnels, those of some with each call.
+func (l *lender) ensureReady(by outbound) bool {
 	if l.ready.Load() {
 		return true
 	}
@@ -129,15 +136,22 @@ func (l *lender) ensureReady() bool {
 		return false
 	}
 	defer l.mu.Unlock()
-	if !l.usable() {
+	if !l.usable() || l.paused() {
 		return false
 	}
 	if _, ok := l.ask(l.stale, nil); !ok {
 		return false
 	}
 	l.stale = l.stale[:0]
-	l.ready.Store(true)
-	return true
+	ready := l.lendTunnels(by)
+	l.ready.Store(ready)
+	return ready
+}
+
+// restart makes ensureReady begin with the first tunnel again: there are no loans.
+func (l *lender) restart() {
+	l.ready.Store(false)
+	l.nextTunnel = 0
 }
 
 // Reclaim implements ipsec.Lender.
@@ -192,7 +206,7 @@ func (l *lender) plausible(x *lentSA, number, last uint64) bool {
 // discards such packets, as the host has sent higher numbers since.
 // Each loss costs all of them, so the pause after it grows if they follow each other.
 func (l *lender) revoke() {
-	l.ready.Store(false)
+	l.restart()
 	l.revoked.Add(1)
 	if now := batch.Clock(); l.pause == 0 || now-l.lostAt > 2*maxLendPause {
 		l.pause, l.lostAt = l.shortest, now

@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -113,19 +114,24 @@ func (r *lenderRig) use(sa int, number uint64) {
 }
 
 func (r *lenderRig) lend(sas ...*ipsec.SA) {
-	if r.l.ensureReady() {
-		r.l.lend(sas, &testOutbound{1400, true})
+	if by := (&testOutbound{longest: 1400, leaves: true}); r.l.ensureReady(by) {
+		r.l.lend(sas, by)
 	}
 }
 
-// testOutbound says the same of all SAs.
+// testOutbound says the same of all SAs. Those of tunnels can be lent ahead.
 type testOutbound struct {
 	longest int
 	leaves  bool
+	tunnels []*ipsec.SA
 }
 
-func (o *testOutbound) Longest(*ipsec.SA) int { return o.longest }
-func (o *testOutbound) Leaves(*ipsec.SA) bool { return o.leaves }
+func (o *testOutbound) Longest(*ipsec.SA) int              { return o.longest }
+func (o *testOutbound) Leaves(*ipsec.SA) bool              { return o.leaves }
+func (o *testOutbound) MayLend(s *ipsec.SA, _ uint32) bool { return o.leaves && !s.Limited() }
+
+func (o *testOutbound) Tunnels() uint32                 { return uint32(len(o.tunnels)) }
+func (o *testOutbound) Current(tunnel uint32) *ipsec.SA { return o.tunnels[tunnel] }
 
 // TestNoNumberIsUsedTwice: while the device assigns numbers, the host takes numbers, one by one and for blocks of packets,
 // lends more, and takes loans back; and the device is lost 1,000 times, and serves the request of that time later.
@@ -295,6 +301,92 @@ func TestLossesPauseLoans(t *testing.T) {
 	}
 }
 
+// TestTunnelsAreLentBeforePackets: before the device assigns numbers, those of all tunnels are lent, some with each chunk, and again after
+// the loans have ended.
+func TestTunnelsAreLentBeforePackets(t *testing.T) {
+	const n, without = 2*tunnelsAtOnce + 10, 2
+	r := newLenderRig(t, n)
+	by := &testOutbound{longest: 1400, leaves: true, tunnels: slices.Clone(r.sas)}
+	by.tunnels[5], by.tunnels[tunnelsAtOnce] = limited(t, 5), nil
+	lent := func() (all int) {
+		for _, s := range r.sas {
+			if s.Lender() != nil {
+				all++
+			}
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name string
+		end  func()
+	}{
+		{"at the start", func() { r.l.restart() }},
+		{"after a stop", func() { r.l.end(); r.l.start() }},
+		{"after a loss", func() { r.lose.Store(true); r.l.ask([]request{{what: requestTake}}, nil); r.l.revoke(); (<-r.late)() }},
+	} {
+		c.end()
+		if r.l.since = 1 << 60; lent() != 0 {
+			t.Errorf("%s: %d SAs are lent, want none", c.name, lent())
+		}
+		for k, want := range []int{tunnelsAtOnce - 1, 2*tunnelsAtOnce - without, n - without} {
+			if ready := r.l.ensureReady(by); ready != (want == n-without) || lent() != want {
+				t.Errorf("%s: call %d: ready %v, %d SAs are lent, want %d", c.name, k, ready, lent(), want)
+			}
+		}
+		if len(r.l.order) != n-without {
+			t.Errorf("%s: %d loans, want %d", c.name, len(r.l.order), n-without)
+		}
+	}
+	for i := range r.sas {
+		r.assign(i, 3)
+	}
+	if got := r.n.Load(); got != 3*(n-without) {
+		t.Errorf("the device has assigned %d numbers, want 3 for each of %d SAs", got, n-without)
+	}
+}
+
+// TestHostTakesNumbersBeforeAnyAreAssigned: while tunnels are lent, the host takes numbers of chunks that have another form. No loan ends
+// for that, however slowly chunks follow each other.
+func TestHostTakesNumbersBeforeAnyAreAssigned(t *testing.T) {
+	const calls = 4
+	r := newLenderRig(t, calls*tunnelsAtOnce)
+	r.l.restart()
+	by := &testOutbound{longest: 1400, leaves: true, tunnels: r.sas}
+	for k := range calls {
+		r.l.since -= 10 * weighTime // this chunk is late
+		if ready := r.l.ensureReady(by); ready != (k == calls-1) {
+			t.Fatalf("call %d: ready %v", k, ready)
+		}
+		for _, s := range r.sas[:k*tunnelsAtOnce+1] {
+			s.Reserve(40)
+		}
+	}
+	for i, s := range r.sas {
+		if s.Lender() == nil {
+			t.Fatalf("the loan of SA %d has ended", i)
+		}
+	}
+}
+
+// TestNothingIsLentDuringAPause: not by ensureReady either, which a worker may call when another one has just begun the pause.
+func TestNothingIsLentDuringAPause(t *testing.T) {
+	r := newLenderRig(t, 1)
+	r.l.restart()
+	r.l.pausedUntil.Store(1 << 60)
+	if r.l.ensureReady(&testOutbound{longest: 1400, leaves: true, tunnels: r.sas}) || r.sas[0].Lender() != nil {
+		t.Error("lent")
+	}
+}
+
+// limited returns an SA that has a limit in packets.
+func limited(t *testing.T, tunnel uint32) *ipsec.SA {
+	c := ipsec.Config{Name: "limited", SPI: 256 + tunnel, Tunnel: tunnel, Suite: "aes128gcm16", Key: make([]byte, 20), Src: ours4, Dst: far4, Mode: ipsec.Tunnel}
+	c.Lifetime.Hard.Packets = 1000
+	s, err := ipsec.NewSA(c, 1)
+	require.NoError(t, err)
+	return s
+}
+
 // TestLoansEndWhenTheHostTakesMany: and begin again after a pause.
 func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
 	r := newLenderRig(t, 1)
@@ -313,6 +405,26 @@ func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
 	}
 }
 
+// TestSAsAreLentByPacketsIfTheHostTakesMany: if tunnels were lent again, the host would take their numbers again.
+func TestSAsAreLentByPacketsIfTheHostTakesMany(t *testing.T) {
+	r := newLenderRig(t, 3)
+	r.l.restart()
+	by := &testOutbound{longest: 1400, leaves: true, tunnels: r.sas}
+	r.l.ensureReady(by)
+	r.l.since = -weighTime
+	r.sas[0].Reserve(5)
+	r.l.pausedUntil.Store(0)
+	if !r.l.ensureReady(by) {
+		t.Error("the device is not ready")
+	}
+	r.l.lend(r.sas[1:2], by)
+	for i, s := range r.sas {
+		if want := i == 1; s.Lender() != nil != want {
+			t.Errorf("SA %d is lent: %v, want %v", i, !want, want)
+		}
+	}
+}
+
 // TestLoansEndWithTheirSA: it is not usable any more, or another one is the current one of its tunnel, or its longest packet
 // changes.
 func TestLoansEndWithTheirSA(t *testing.T) {
@@ -321,7 +433,7 @@ func TestLoansEndWithTheirSA(t *testing.T) {
 		"killed": (*ipsec.SA).Kill, "not current": func(*ipsec.SA) { by.leaves = false }, "longest packet": func(*ipsec.SA) { by.longest = 1300 }, "erased": (*ipsec.SA).Zero,
 	} {
 		r := newLenderRig(t, 1)
-		*by = testOutbound{1400, true}
+		*by = testOutbound{longest: 1400, leaves: true}
 		refresh := func() { r.l.due.Store(0); r.l.review(by) }
 		r.lend(r.sas[0])
 		if refresh(); r.sas[0].Lender() == nil {
@@ -342,11 +454,11 @@ func TestLostDeviceNumbersNothingUntilItAnswers(t *testing.T) {
 	if first, n := r.sas[0].Reserve(1); first != lentSeqs+1 || n != 1 || r.sas[1].Lender() != nil {
 		t.Errorf("%d numbers from %d on after the loss; the other SA is lent: %v", n, first, r.sas[1].Lender() != nil)
 	}
-	if r.l.ensureReady() {
+	if r.l.ensureReady(&testOutbound{}) {
 		t.Error("the lost device may assign sequence numbers")
 	}
 	(<-r.late)()
-	if !r.l.ensureReady() || r.tunnels[0].Load() != 0 || r.tunnels[1].Load() != 0 {
+	if !r.l.ensureReady(&testOutbound{}) || r.tunnels[0].Load() != 0 || r.tunnels[1].Load() != 0 {
 		t.Error("the device still finds the SAs that were lent before it was lost")
 	}
 }

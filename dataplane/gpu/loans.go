@@ -17,15 +17,41 @@ const (
 	reviewEach = 10 * time.Microsecond
 	reviewSAs  = 16 // at a time, without delay
 	reviewMost = 1024
+
+	tunnelsAtOnce = 256 // in lendTunnels; a loan takes the worker half a microsecond
 )
 
-// lend lends the numbers of SAs. The loan of an SA by which packets do not leave any more ends at once.
+// lend lends the numbers of SAs of a chunk. They are new, could not be lent by lendTunnels, or their loans have ended.
 func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !l.usable() || !l.ready.Load() || l.paused() {
-		return
+	if l.usable() && l.ready.Load() && !l.paused() {
+		l.lendAll(sas, by)
 	}
+}
+
+// lendTunnels lends the numbers of the current SAs of the next tunnels, up to tunnelsAtOnce, and reports whether it has done so for all.
+// If they were lent only when packets meet an SA, a gateway with thousands of tunnels would be slow for a while: the packets of a chunk
+// behind the first one without a loan are the host's, which takes their numbers from the device. So it does until the last call, and weigh
+// begins to count with each of them.
+func (l *lender) lendTunnels(by outbound) (all bool) {
+	l.beginWeighing(batch.Clock())
+	n := min(by.Tunnels(), maxTunnels)
+	end := min(n, l.nextTunnel+tunnelsAtOnce)
+	l.ofTunnels = l.ofTunnels[:0]
+	for ; l.nextTunnel < end; l.nextTunnel++ {
+		if s := by.Current(l.nextTunnel); s != nil && by.MayLend(s, maxKeys) {
+			l.ofTunnels = append(l.ofTunnels, s)
+		}
+	}
+	ok := l.lendAll(l.ofTunnels, by)
+	clear(l.ofTunnels)
+	return ok && l.nextTunnel >= n
+}
+
+// lendAll lends the numbers of SAs. The loan of one by which packets do not leave any more ends at once. It is not ok if the device is
+// lost.
+func (l *lender) lendAll(sas []*ipsec.SA, by outbound) (ok bool) {
 	var all []request
 	for _, s := range sas {
 		key := s.KeyIndex()
@@ -45,7 +71,7 @@ func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 	}
 	if _, ok := l.ask(all, nil); !ok {
 		l.revoke()
-		return
+		return false
 	}
 	var ended []*ipsec.SA
 	for _, s := range sas {
@@ -54,6 +80,7 @@ func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 		}
 	}
 	l.endLoans(ended)
+	return len(l.stale) == 0
 }
 
 // extend lends more numbers of an SA, which the device has asked for, with each chunk until it has them.
@@ -97,15 +124,23 @@ func (l *lender) review(by outbound) {
 	l.endLoans(ended)
 }
 
-// weigh ends all loans for a while if the host takes many of the numbers itself, as each time costs it a request.
+// weigh ends all loans for a while if the host takes many of the numbers itself, as each time costs it a request. Then SAs are lent when
+// packets to which the device assigns numbers meet them: the host takes no numbers of others by requests.
 func (l *lender) weigh() {
 	now := batch.Clock()
 	if now-l.since < weighTime {
 		return
 	}
-	if l.taken*4 > l.taken+int(l.assigned.Swap(0)) {
+	if l.taken*4 > l.taken+int(l.assigned.Load()) {
 		l.endLoans(l.order)
+		l.nextTunnel = maxTunnels
 		l.pausedUntil.Store(int64(now + lendPause))
 	}
+	l.beginWeighing(now)
+}
+
+// beginWeighing begins to count for weigh.
+func (l *lender) beginWeighing(now time.Duration) {
 	l.since, l.taken = now, 0
+	l.assigned.Store(0)
 }

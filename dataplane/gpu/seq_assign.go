@@ -7,7 +7,7 @@ import (
 )
 
 // If nearly all packets of a worker's lane are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
-// its chunks have one pass (kernel/seq_assign.h). The lender lends it the numbers of each SA that the host meets. Read "The life of a
+// its chunks have one pass (kernel/seq_assign.h). The lender lends it the numbers of SAs. Read "The life of a
 // loan and of the lock" in docs/design/gpu.md first: it has the steps and their functions, in order.
 //
 // If the device leaves a packet to the host, the host assigns the numbers of this packet and of all later ones of the chunk.
@@ -73,7 +73,7 @@ func (x *assigning) observe(packets, seal, ofOneSA int, asked bool, toHost int) 
 // mayAssignSeqs reports whether the device assigns the sequence numbers of the packets of a lane's next chunk.
 func (e *Engine) mayAssignSeqs(lane uint8) bool {
 	x, t := &e.seqAssign, &e.traffic[lane]
-	if e.lender == nil || e.lender.paused() || x.off || t.assigning.seen < assignAfter || e.lanes[lane].deferred > 0 || t.finding.on && !t.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady() {
+	if e.lender == nil || e.lender.paused() || x.off || t.assigning.seen < assignAfter || e.lanes[lane].deferred > 0 || t.finding.on && !t.finding.fixed || !e.esp.Classifies() || !e.lender.ensureReady(e.esp) {
 		return false
 	}
 	if !e.awaitOlder(func() bool { return e.olderAssigned(lane) }) {
