@@ -29,10 +29,10 @@ func Prefetch(sas []*SA, w int, keys bool) (some uint64) {
 		own[i] = &s.workers[w]
 	}
 	prefetch.Write(own[:len(sas)], 0)
-	if sas[0].direction == In { // the word of the window for the next number
+	if sas[0].direction == In { // the word of the window that most packets change
 		var words [MaxPrefetch]*atomic.Uint64
 		for i, s := range sas {
-			words[i] = s.replay.next()
+			words[i] = s.replay.newestWord()
 		}
 		prefetch.Write(words[:len(sas)], 0)
 	}

@@ -33,7 +33,7 @@ func (w *window) start(size int) {
 	w.ring = make([]atomic.Uint64, words)
 }
 
-// highest returns the highest number accepted, or skipped.
+// highest returns the highest number that was accepted or skipped; beside workers, one that was the highest during the call.
 func (w *window) highest() uint64 {
 	block := w.newest.Load()
 	word := w.ring[block%uint64(len(w.ring))].Load()
@@ -181,8 +181,8 @@ func (w *window) word(seq uint64) *atomic.Uint64 {
 	return &w.ring[seq/blockBits%uint64(len(w.ring))]
 }
 
-// next returns the word of the newest block, which most packets change.
-func (w *window) next() *atomic.Uint64 { return w.word(w.newest.Load() * blockBits) }
+// newestWord returns the word of the newest block, which most packets change.
+func (w *window) newestWord() *atomic.Uint64 { return w.word(w.newest.Load() * blockBits) }
 
 // raise makes a block, of which the word is stored, the newest one, if it is.
 func (w *window) raise(block uint64) {

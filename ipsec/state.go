@@ -28,7 +28,7 @@ func (s *SA) Continue(st State) {
 		return
 	}
 	w := &s.replay
-	if len(st.Window) != 8*len(w.ring) || w.highest() != st.Sequence {
+	if w.size == 0 || len(st.Window) != 8*len(w.ring) || w.highest() != st.Sequence { // without a window, the words of earlier versions are 0
 		return
 	}
 	for i := range w.ring {

@@ -49,6 +49,27 @@ func TestContinuedSAEqualsTheOther(t *testing.T) {
 	}
 }
 
+// Without a window, an SA continues with the highest number also after a version whose words were 0 then.
+func TestContinuedSAWithoutAWindow(t *testing.T) {
+	in := func(c *Config) { c.Direction, c.ReplayWindow = In, 0 }
+	for _, window := range [][]byte{make([]byte, 16), nil} {
+		next := stateSA(t, in)
+		next.Continue(State{Sequence: 5000, Window: window})
+		if next.Sequence() != 5000 {
+			t.Errorf("continues with %d", next.Sequence())
+		}
+		if st := next.State(); st.Sequence != 5000 {
+			t.Errorf("passes %d on", st.Sequence)
+		}
+		if next.Accept(4000); next.Sequence() != 5000 {
+			t.Errorf("is at %d after an older number", next.Sequence())
+		}
+		if next.Accept(5001); next.Sequence() != 5001 {
+			t.Errorf("is at %d after 5001", next.Sequence())
+		}
+	}
+}
+
 // A window of another size accepts no number twice.
 func TestContinuedSAWithAnotherWindow(t *testing.T) {
 	sa := stateSA(t, func(c *Config) { c.Direction, c.ReplayWindow = In, 64 })
