@@ -39,6 +39,7 @@ type lender struct {
 	ofTunnels  []*ipsec.SA // in a call of it
 
 	// How the loans are used; see weigh.
+	every       time.Duration // weighTime, but in tests
 	since       time.Duration
 	taken       int
 	assigned    atomic.Int64  // sequence numbers by the device
@@ -89,7 +90,7 @@ const (
 func newLender(state *deviceState, m *mailbox, p *blockPool, o Options) *lender {
 	p.keep(1)
 	return &lender{
-		state: state, mailbox: m, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, sas: map[*ipsec.SA]*lentSA{},
+		state: state, mailbox: m, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, every: weighTime, sas: map[*ipsec.SA]*lentSA{},
 		keyUsers: map[uint32][]chunkCounter{}, tunnelUsers: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, drained: func([]chunkCounter) bool { return true },
 	}
 }

@@ -35,7 +35,7 @@ func newLenderRig(t *testing.T, sas int) *lenderRig {
 		T: t, l: newLender(&deviceState{}, mailbox, pool, Options{}), next: make([]atomic.Uint64, sas), last: make([]atomic.Uint64, sas),
 		tunnels: make([]atomic.Uint64, sas), used: make([]sync.Map, sas), late: make(chan func(), 1),
 	}
-	r.l.since, r.l.shortest = 1<<60, 0 // loans do not end by themselves, and there is no pause after a loss
+	r.l.every, r.l.shortest = 1<<60, 0 // loans do not end by themselves, and there is no pause after a loss
 	for i := range sas {
 		c := ipsec.Config{Name: "sa", SPI: 256 + uint32(i), Tunnel: uint32(i), Suite: "aes128gcm16", Key: make([]byte, 20), Src: ours4, Dst: far4, Mode: ipsec.Tunnel, ESN: i%2 == 1}
 		s, err := ipsec.NewSA(c, 4)
@@ -325,7 +325,7 @@ func TestTunnelsAreLentBeforePackets(t *testing.T) {
 		{"after a loss", func() { r.lose.Store(true); r.l.ask([]request{{what: requestTake}}, nil); r.l.revoke(); (<-r.late)() }},
 	} {
 		c.end()
-		if r.l.since = 1 << 60; lent() != 0 {
+		if lent() != 0 {
 			t.Errorf("%s: %d SAs are lent, want none", c.name, lent())
 		}
 		for k, want := range []int{tunnelsAtOnce - 1, 2*tunnelsAtOnce - without, n - without} {
@@ -351,6 +351,7 @@ func TestHostTakesNumbersBeforeAnyAreAssigned(t *testing.T) {
 	const calls = 4
 	r := newLenderRig(t, calls*tunnelsAtOnce)
 	r.l.restart()
+	r.l.every = weighTime
 	by := &testOutbound{longest: 1400, leaves: true, tunnels: r.sas}
 	for k := range calls {
 		r.l.since -= 10 * weighTime // this chunk is late
@@ -391,7 +392,7 @@ func limited(t *testing.T, tunnel uint32) *ipsec.SA {
 func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
 	r := newLenderRig(t, 1)
 	r.lend(r.sas[0])
-	r.l.since = -weighTime
+	r.l.every, r.l.since = weighTime, -weighTime
 	r.l.assigned.Store(10)
 	if r.sas[0].Reserve(5); r.sas[0].Lender() != nil || r.l.pausedUntil.Load() == 0 {
 		t.Error("the SA is still lent")
@@ -411,7 +412,7 @@ func TestSAsAreLentByPacketsIfTheHostTakesMany(t *testing.T) {
 	r.l.restart()
 	by := &testOutbound{longest: 1400, leaves: true, tunnels: r.sas}
 	r.l.ensureReady(by)
-	r.l.since = -weighTime
+	r.l.every, r.l.since = weighTime, -weighTime
 	r.sas[0].Reserve(5)
 	r.l.pausedUntil.Store(0)
 	if !r.l.ensureReady(by) {

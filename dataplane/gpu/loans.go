@@ -128,7 +128,7 @@ func (l *lender) review(by outbound) {
 // packets to which the device assigns numbers meet them: the host takes no numbers of others by requests.
 func (l *lender) weigh() {
 	now := batch.Clock()
-	if now-l.since < weighTime {
+	if now-l.since < l.every {
 		return
 	}
 	if l.taken*4 > l.taken+int(l.assigned.Load()) {
