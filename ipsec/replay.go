@@ -16,7 +16,7 @@ import (
 //
 // The highest number is that of the highest bit of the newest block. So most packets change one word.
 type window struct {
-	newest atomic.Uint64 // block: behind its word, if a worker is about to store it
+	newest atomic.Uint64 // block number; stored after the word of the block
 	size   uint64        // in numbers; 0: accept all
 	ring   []atomic.Uint64
 	_      [linePair - 64]byte
@@ -33,10 +33,11 @@ func (w *window) start(size int) {
 	w.ring = make([]atomic.Uint64, words)
 }
 
-// highest returns the highest number that was accepted or skipped; beside workers, one that was the highest during the call.
+// highest returns the highest number that was accepted or skipped, 0 without one. While workers accept numbers, it is an accepted one,
+// and not below any whose acceptance ended before the call.
 func (w *window) highest() uint64 {
 	block := w.newest.Load()
-	word := w.ring[block%uint64(len(w.ring))].Load()
+	word := w.word(block * blockBits).Load()
 	block += uint64(age(word, block)) // a newer one may have its word already
 	return block*blockBits + uint64(max(1, bits.Len32(uint32(word)))) - 1
 }
@@ -130,7 +131,7 @@ func (w *window) acceptBlock(seqs []uint64, fresh []bool) (n int) {
 func (w *window) acceptBits(block, numbers uint64) (accepted uint64) {
 	if w.size == 0 {
 		accepted = numbers
-		w.mark(block, numbers)
+		w.mark(block, numbers) // for highest
 	} else {
 		accepted = w.mark(block, numbers&^w.old(block))
 	}
@@ -145,7 +146,7 @@ func (w *window) old(block uint64) (numbers uint64) {
 	if block == 0 {
 		numbers = 1
 	}
-	if w.size >= blockBits && block >= w.newest.Load() {
+	if w.size >= blockBits && block >= w.newest.Load() { // no number of the newest block is older than such a window
 		return numbers
 	}
 	first := block * blockBits
@@ -184,7 +185,7 @@ func (w *window) word(seq uint64) *atomic.Uint64 {
 // newestWord returns the word of the newest block, which most packets change.
 func (w *window) newestWord() *atomic.Uint64 { return w.word(w.newest.Load() * blockBits) }
 
-// raise makes a block, of which the word is stored, the newest one, if it is.
+// raise makes a block the newest one, unless a newer one is. The word of the block is stored already.
 func (w *window) raise(block uint64) {
 	for {
 		newest := w.newest.Load()

@@ -28,7 +28,8 @@ func (s *SA) Continue(st State) {
 		return
 	}
 	w := &s.replay
-	if w.size == 0 || len(st.Window) != 8*len(w.ring) || w.highest() != st.Sequence { // without a window, the words of earlier versions are 0
+	// Earlier versions left all words 0 without a window.
+	if w.size == 0 || len(st.Window) != 8*len(w.ring) || w.highest() != st.Sequence {
 		return
 	}
 	for i := range w.ring {

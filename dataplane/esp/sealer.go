@@ -15,12 +15,12 @@ func (s *Stage) MayLend(sa *ipsec.SA, keys uint32) bool {
 }
 
 // Leaves reports whether packets leave by an SA: it is the current one of its tunnel.
-func (s *Stage) Leaves(sa *ipsec.SA) bool { return s.gateway.Current(sa.Tunnel()) == sa }
+func (s *Stage) Leaves(sa *ipsec.SA) bool { return s.Current(sa.Tunnel()) == sa }
 
-// Tunnels returns a number that is above those of all tunnels.
-func (s *Stage) Tunnels() uint32 { return s.gateway.Tunnels() }
+// TunnelLimit returns an exclusive upper bound of the tunnel numbers.
+func (s *Stage) TunnelLimit() uint32 { return s.gateway.TunnelLimit() }
 
-// Current returns the SA by which packets leave through a tunnel, nil without one.
+// Current returns the current outbound SA of a tunnel, nil without one.
 func (s *Stage) Current(tunnel uint32) *ipsec.SA { return s.gateway.Current(tunnel) }
 
 // Longest returns the length in bytes of the longest packet that an outbound SA seals without fragmentation.

@@ -13,7 +13,7 @@ import (
 
 // lender lends sequence numbers of outbound SAs to a device, which then seals packets of many SAs in one pass
 // (kernel/seq_assign.h). It changes the device's numbers by requests to a block that no worker takes, so they wait for no chunk. Requests
-// are rare: at the start and for new SAs, for packets to which the host assigns numbers, and when an SA ends.
+// are rare: at the start, for new SAs, for more numbers, for packets to which the host assigns numbers, and when an SA ends.
 //
 // If the device does not answer, the host continues after all lent numbers.
 type lender struct {
@@ -28,18 +28,17 @@ type lender struct {
 	open   bool // the kernel runs
 	lost   bool // a request was not answered; the slot may be in use
 	stale  []request
-	ready  atomic.Bool // no loan is stale, and lendTunnels has lent those of all tunnels
+	ready  atomic.Bool // no loan is stale, and lendTunnels has passed the last tunnel
 	frames []batch.Frame
 	ending []*ipsec.SA // by a review
 	sas    map[*ipsec.SA]*lentSA
 	order  []*ipsec.SA
 	next   int // in order, to review
 
-	nextTunnel uint32      // of lendTunnels
-	ofTunnels  []*ipsec.SA // in a call of it
+	nextTunnel uint32 // with which the next call of lendTunnels begins
 
 	// How the loans are used; see weigh.
-	every       time.Duration // weighTime, but in tests
+	weighEvery  time.Duration // weighTime, except in tests
 	since       time.Duration
 	taken       int
 	assigned    atomic.Int64  // sequence numbers by the device
@@ -64,7 +63,7 @@ type outbound interface {
 	Longest(s *ipsec.SA) int
 	Leaves(s *ipsec.SA) bool
 	MayLend(s *ipsec.SA, keys uint32) bool
-	Tunnels() uint32
+	TunnelLimit() uint32
 	Current(tunnel uint32) *ipsec.SA
 }
 
@@ -90,7 +89,7 @@ const (
 func newLender(state *deviceState, m *mailbox, p *blockPool, o Options) *lender {
 	p.keep(1)
 	return &lender{
-		state: state, mailbox: m, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, every: weighTime, sas: map[*ipsec.SA]*lentSA{},
+		state: state, mailbox: m, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, weighEvery: weighTime, sas: map[*ipsec.SA]*lentSA{},
 		keyUsers: map[uint32][]chunkCounter{}, tunnelUsers: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, drained: func([]chunkCounter) bool { return true },
 	}
 }
@@ -128,7 +127,8 @@ func (l *lender) end() {
 }
 
 // ensureReady makes the device ready to assign sequence numbers, and reports whether it is. After revoke, it asks the device to end
-// the loans of that time, and waits for the answers. Then it lends the numbers of tunnels, those of some with each call.
+// the loans of that time, and waits for the answers. Then each call lends the numbers of up to tunnelsAtOnce tunnels, until
+// all tunnels have been processed.
 func (l *lender) ensureReady(by outbound) bool {
 	if l.ready.Load() {
 		return true

@@ -23,8 +23,8 @@ type lenderRig struct {
 	tunnels []atomic.Uint64 // key + 1
 	used    []sync.Map      // numbers of an SA
 	n       atomic.Int64
-	lose    atomic.Bool // the device does not answer the next request
-	late    chan func() // requests that it has not answered
+	lose    atomic.Int32 // the device does not answer the next request (1), or the one after it (2)
+	late    chan func()  // requests that it has not answered
 }
 
 func newLenderRig(t *testing.T, sas int) *lenderRig {
@@ -35,7 +35,7 @@ func newLenderRig(t *testing.T, sas int) *lenderRig {
 		T: t, l: newLender(&deviceState{}, mailbox, pool, Options{}), next: make([]atomic.Uint64, sas), last: make([]atomic.Uint64, sas),
 		tunnels: make([]atomic.Uint64, sas), used: make([]sync.Map, sas), late: make(chan func(), 1),
 	}
-	r.l.every, r.l.shortest = 1<<60, 0 // loans do not end by themselves, and there is no pause after a loss
+	r.l.weighEvery, r.l.shortest = 1<<60, 0 // loans do not end by themselves, and there is no pause after a loss
 	for i := range sas {
 		c := ipsec.Config{Name: "sa", SPI: 256 + uint32(i), Tunnel: uint32(i), Suite: "aes128gcm16", Key: make([]byte, 20), Src: ours4, Dst: far4, Mode: ipsec.Tunnel, ESN: i%2 == 1}
 		s, err := ipsec.NewSA(c, 4)
@@ -57,7 +57,7 @@ func newLenderRig(t *testing.T, sas int) *lenderRig {
 				atomic.StoreUint32(&s.done[i], seq)
 			}
 		}
-		if r.lose.CompareAndSwap(true, false) {
+		if r.lose.Load() > 0 && r.lose.Add(-1) == 0 {
 			r.late <- serve
 			return
 		}
@@ -130,7 +130,7 @@ func (o *testOutbound) Longest(*ipsec.SA) int              { return o.longest }
 func (o *testOutbound) Leaves(*ipsec.SA) bool              { return o.leaves }
 func (o *testOutbound) MayLend(s *ipsec.SA, _ uint32) bool { return o.leaves && !s.Limited() }
 
-func (o *testOutbound) Tunnels() uint32                 { return uint32(len(o.tunnels)) }
+func (o *testOutbound) TunnelLimit() uint32             { return uint32(len(o.tunnels)) }
 func (o *testOutbound) Current(tunnel uint32) *ipsec.SA { return o.tunnels[tunnel] }
 
 // TestNoNumberIsUsedTwice: while the device assigns numbers, the host takes numbers, one by one and for blocks of packets,
@@ -179,7 +179,7 @@ func TestNoNumberIsUsedTwice(t *testing.T) {
 				}
 			}
 		}
-		r.lose.Store(true)
+		r.lose.Store(1)
 		serve := <-r.late
 		if lost%2 == 0 {
 			time.Sleep(50 * time.Microsecond)
@@ -291,7 +291,7 @@ func TestLossesPauseLoans(t *testing.T) {
 	r.l.shortest = lendPause
 	for _, want := range []time.Duration{lendPause, 2 * lendPause, 4 * lendPause} {
 		r.lend(r.sas[0])
-		r.lose.Store(true)
+		r.lose.Store(1)
 		r.sas[0].Reserve(1)
 		(<-r.late)()
 		if r.lend(r.sas[0]); r.l.pause != want || r.sas[0].Lender() != nil {
@@ -322,7 +322,7 @@ func TestTunnelsAreLentBeforePackets(t *testing.T) {
 	}{
 		{"at the start", func() { r.l.restart() }},
 		{"after a stop", func() { r.l.end(); r.l.start() }},
-		{"after a loss", func() { r.lose.Store(true); r.l.ask([]request{{what: requestTake}}, nil); r.l.revoke(); (<-r.late)() }},
+		{"after a loss", func() { r.lose.Store(1); r.l.ask([]request{{what: requestTake}}, nil); r.l.revoke(); (<-r.late)() }},
 	} {
 		c.end()
 		if lent() != 0 {
@@ -351,10 +351,10 @@ func TestHostTakesNumbersBeforeAnyAreAssigned(t *testing.T) {
 	const calls = 4
 	r := newLenderRig(t, calls*tunnelsAtOnce)
 	r.l.restart()
-	r.l.every = weighTime
+	r.l.weighEvery = time.Hour
 	by := &testOutbound{longest: 1400, leaves: true, tunnels: r.sas}
 	for k := range calls {
-		r.l.since -= 10 * weighTime // this chunk is late
+		r.l.since -= 10 * time.Hour // this chunk is late
 		if ready := r.l.ensureReady(by); ready != (k == calls-1) {
 			t.Fatalf("call %d: ready %v", k, ready)
 		}
@@ -392,7 +392,7 @@ func limited(t *testing.T, tunnel uint32) *ipsec.SA {
 func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
 	r := newLenderRig(t, 1)
 	r.lend(r.sas[0])
-	r.l.every, r.l.since = weighTime, -weighTime
+	r.l.weighEvery, r.l.since = weighTime, -weighTime
 	r.l.assigned.Store(10)
 	if r.sas[0].Reserve(5); r.sas[0].Lender() != nil || r.l.pausedUntil.Load() == 0 {
 		t.Error("the SA is still lent")
@@ -408,11 +408,13 @@ func TestLoansEndWhenTheHostTakesMany(t *testing.T) {
 
 // TestSAsAreLentByPacketsIfTheHostTakesMany: if tunnels were lent again, the host would take their numbers again.
 func TestSAsAreLentByPacketsIfTheHostTakesMany(t *testing.T) {
-	r := newLenderRig(t, 3)
+	r := newLenderRig(t, 2*tunnelsAtOnce)
 	r.l.restart()
 	by := &testOutbound{longest: 1400, leaves: true, tunnels: r.sas}
-	r.l.ensureReady(by)
-	r.l.every, r.l.since = weighTime, -weighTime
+	if r.l.ensureReady(by) {
+		t.Fatal("ready after half of the tunnels")
+	}
+	r.l.weighEvery, r.l.since = weighTime, -weighTime
 	r.sas[0].Reserve(5)
 	r.l.pausedUntil.Store(0)
 	if !r.l.ensureReady(by) {
@@ -421,8 +423,27 @@ func TestSAsAreLentByPacketsIfTheHostTakesMany(t *testing.T) {
 	r.l.lend(r.sas[1:2], by)
 	for i, s := range r.sas {
 		if want := i == 1; s.Lender() != nil != want {
-			t.Errorf("SA %d is lent: %v, want %v", i, !want, want)
+			t.Fatalf("SA %d is lent: %v, want %v", i, !want, want)
 		}
+	}
+}
+
+// TestLossWhileTheHostTakesMany: the pause after a loss stays as long as it is, and all tunnels are lent after it.
+func TestLossWhileTheHostTakesMany(t *testing.T) {
+	for name, lost := range map[string]int32{"when the host takes numbers": 1, "when the loans end": 2} {
+		r := newLenderRig(t, 2)
+		r.l.restart()
+		by := &testOutbound{longest: 1400, leaves: true, tunnels: r.sas}
+		if !r.l.ensureReady(by) {
+			t.Fatal("not ready")
+		}
+		r.l.weighEvery, r.l.since, r.l.shortest = weighTime, -weighTime, 10*lendPause
+		r.lose.Store(lost)
+		r.sas[0].Reserve(5)
+		if until := time.Duration(r.l.pausedUntil.Load()); until < batch.Clock()+9*lendPause || r.l.nextTunnel != 0 || r.l.ready.Load() {
+			t.Errorf("%s: paused until %v, next tunnel %d, ready %v", name, until, r.l.nextTunnel, r.l.ready.Load())
+		}
+		(<-r.late)()
 	}
 }
 
@@ -451,7 +472,7 @@ func TestLoansEndWithTheirSA(t *testing.T) {
 func TestLostDeviceNumbersNothingUntilItAnswers(t *testing.T) {
 	r := newLenderRig(t, 2)
 	r.lend(r.sas...)
-	r.lose.Store(true)
+	r.lose.Store(1)
 	if first, n := r.sas[0].Reserve(1); first != lentSeqs+1 || n != 1 || r.sas[1].Lender() != nil {
 		t.Errorf("%d numbers from %d on after the loss; the other SA is lent: %v", n, first, r.sas[1].Lender() != nil)
 	}

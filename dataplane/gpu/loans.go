@@ -18,7 +18,7 @@ const (
 	reviewSAs  = 16 // at a time, without delay
 	reviewMost = 1024
 
-	tunnelsAtOnce = 256 // in lendTunnels; a loan takes the worker half a microsecond
+	tunnelsAtOnce = 256 // in lendTunnels, meanwhile the worker processes no packets
 )
 
 // lend lends the numbers of SAs of a chunk. They are new, could not be lent by lendTunnels, or their loans have ended.
@@ -32,26 +32,24 @@ func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 
 // lendTunnels lends the numbers of the current SAs of the next tunnels, up to tunnelsAtOnce, and reports whether it has done so for all.
 // If they were lent only when packets meet an SA, a gateway with thousands of tunnels would be slow for a while: the packets of a chunk
-// behind the first one without a loan are the host's, which takes their numbers from the device. So it does until the last call, and weigh
-// begins to count with each of them.
+// behind the first one without a loan are the host's, which takes their numbers from the device. Until the last call, chunks have another
+// form, and the host takes numbers of lent SAs by requests. So each call resets the counts of weigh.
 func (l *lender) lendTunnels(by outbound) (all bool) {
 	l.beginWeighing(batch.Clock())
-	n := min(by.Tunnels(), maxTunnels)
+	n := min(by.TunnelLimit(), maxTunnels)
 	end := min(n, l.nextTunnel+tunnelsAtOnce)
-	l.ofTunnels = l.ofTunnels[:0]
+	var sas []*ipsec.SA
 	for ; l.nextTunnel < end; l.nextTunnel++ {
 		if s := by.Current(l.nextTunnel); s != nil && by.MayLend(s, maxKeys) {
-			l.ofTunnels = append(l.ofTunnels, s)
+			sas = append(sas, s)
 		}
 	}
-	ok := l.lendAll(l.ofTunnels, by)
-	clear(l.ofTunnels)
-	return ok && l.nextTunnel >= n
+	l.lendAll(sas, by)
+	return l.nextTunnel >= n // not after revoke
 }
 
-// lendAll lends the numbers of SAs. The loan of one by which packets do not leave any more ends at once. It is not ok if the device is
-// lost.
-func (l *lender) lendAll(sas []*ipsec.SA, by outbound) (ok bool) {
+// lendAll lends the numbers of SAs. The loan of one by which packets do not leave any more ends at once.
+func (l *lender) lendAll(sas []*ipsec.SA, by outbound) {
 	var all []request
 	for _, s := range sas {
 		key := s.KeyIndex()
@@ -71,7 +69,7 @@ func (l *lender) lendAll(sas []*ipsec.SA, by outbound) (ok bool) {
 	}
 	if _, ok := l.ask(all, nil); !ok {
 		l.revoke()
-		return false
+		return
 	}
 	var ended []*ipsec.SA
 	for _, s := range sas {
@@ -80,7 +78,6 @@ func (l *lender) lendAll(sas []*ipsec.SA, by outbound) (ok bool) {
 		}
 	}
 	l.endLoans(ended)
-	return len(l.stale) == 0
 }
 
 // extend lends more numbers of an SA, which the device has asked for, with each chunk until it has them.
@@ -124,22 +121,22 @@ func (l *lender) review(by outbound) {
 	l.endLoans(ended)
 }
 
-// weigh ends all loans for a while if the host takes many of the numbers itself, as each time costs it a request. Then SAs are lent when
-// packets to which the device assigns numbers meet them: the host takes no numbers of others by requests.
+// weigh ends all loans for a while if the host takes many of the numbers itself, as each time costs it a request. After the pause, an SA
+// is lent only when the device has left a packet of it to the host: SAs that only other chunks use cause no requests.
 func (l *lender) weigh() {
 	now := batch.Clock()
-	if now-l.since < l.every {
+	if now-l.since < l.weighEvery {
 		return
 	}
-	if l.taken*4 > l.taken+int(l.assigned.Load()) {
-		l.endLoans(l.order)
+	if len(l.order) > 0 && l.taken*4 > l.taken+int(l.assigned.Load()) {
 		l.nextTunnel = maxTunnels
 		l.pausedUntil.Store(int64(now + lendPause))
+		l.endLoans(l.order) // last: if the device is lost, revoke pauses for longer, and begins with the first tunnel
 	}
 	l.beginWeighing(now)
 }
 
-// beginWeighing begins to count for weigh.
+// beginWeighing resets the counts of weigh.
 func (l *lender) beginWeighing(now time.Duration) {
 	l.since, l.taken = now, 0
 	l.assigned.Store(0)

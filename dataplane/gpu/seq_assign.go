@@ -7,7 +7,7 @@ import (
 )
 
 // If nearly all packets of a worker's lane are to be sealed, by many SAs, the device takes their sequence numbers by itself, and
-// its chunks have one pass (kernel/seq_assign.h). The lender lends it the numbers of SAs. Read "The life of a
+// its chunks have one pass (kernel/seq_assign.h). The lender lends it the numbers of the tunnels' current SAs. Read "The life of a
 // loan and of the lock" in docs/design/gpu.md first: it has the steps and their functions, in order.
 //
 // If the device leaves a packet to the host, the host assigns the numbers of this packet and of all later ones of the chunk.

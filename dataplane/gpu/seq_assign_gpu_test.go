@@ -49,7 +49,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 			net, g := testutil.NewNetwork(), &gateway.Gateway{}
 			o := Options{Timeout: 10 * time.Second, blocks: c.blocks}
 			d := gatewaysOnGPU(t, net, o, g).All[0]
-			d.kernel.lender.every = 1 << 60 // loans end by the test only
+			d.kernel.lender.weighEvery = 1 << 60 // loans end by the test only
 			any := netip.MustParsePrefix("0.0.0.0/0")
 			var rules []gateway.Rule
 			var all []*ipsec.SA

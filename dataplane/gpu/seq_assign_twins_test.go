@@ -78,7 +78,7 @@ func agreeOnAssigned(t *testing.T, maker securedMaker, rounds int) {
 	w := newSecuredTwins(t, maker, 11)
 	e := w.gpu.engine
 	e.shadow, e.traffic[0].finding, e.traffic[0].expected = nil, findMode{fixed: true}, expectation{fixed: true}
-	e.lender.every = 1 << 60 // loans do not end by themselves
+	e.lender.weighEvery = 1 << 60 // loans do not end by themselves
 	w.gaps = true
 	w.clampMSS()
 	numbers := &seqsOf{T: t, last: map[uint32]uint32{}}

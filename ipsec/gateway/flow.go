@@ -92,8 +92,8 @@ func (g *Gateway) LookupOutbound(f *Flow) (*ipsec.SA, ipsec.Error) {
 	return r.outboundSA(n, v)
 }
 
-// Tunnels returns a number that is above those of all tunnels of the active policies.
-func (g *Gateway) Tunnels() uint32 { return uint32(len(g.lookup().current) * pageSize) }
+// TunnelLimit returns an exclusive upper bound of the numbers of tunnels of the active policies.
+func (g *Gateway) TunnelLimit() uint32 { return uint32(len(g.lookup().current) * pageSize) }
 
 // Current returns the current outbound SA of a tunnel of the active policies, nil without one.
 func (g *Gateway) Current(tunnel uint32) *ipsec.SA {
