@@ -81,7 +81,7 @@ const (
 	// is lost.
 	lentSeqs = 1 << 19
 
-	lendPause    = 500 * time.Millisecond // without loans, after a loss
+	lendPause    = 500 * time.Millisecond // without loans, after a loss, and after weigh has ended all
 	maxLendPause = time.Minute
 )
 

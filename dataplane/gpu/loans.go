@@ -21,7 +21,7 @@ const (
 	tunnelsAtOnce = 256 // in lendTunnels, meanwhile the worker processes no packets
 )
 
-// lend lends the numbers of SAs of a chunk. They are new, could not be lent by lendTunnels, or their loans have ended.
+// lend lends the numbers of SAs of a chunk. They are new, lendTunnels has not lent them, or their loans have ended.
 func (l *lender) lend(sas []*ipsec.SA, by outbound) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -48,9 +48,11 @@ func (l *lender) lendTunnels(by outbound) (all bool) {
 	return l.nextTunnel >= n // not after revoke
 }
 
-// lendAll lends the numbers of SAs. The loan of one by which packets do not leave any more ends at once.
+// lendAll lends the numbers of SAs, which can be in the list several times. The loan of one by which packets do not leave any more ends at
+// once.
 func (l *lender) lendAll(sas []*ipsec.SA, by outbound) {
 	var all []request
+	var lent []*ipsec.SA
 	for _, s := range sas {
 		key := s.KeyIndex()
 		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.drained(l.keyUsers[key]) || !l.drained(l.tunnelUsers[s.Tunnel()]) { // the host may yet assign numbers to packets of older chunks
@@ -64,7 +66,7 @@ func (l *lender) lendAll(sas []*ipsec.SA, by outbound) {
 		}
 		x := &lentSA{longest: by.Longest(s), key: key, next: first}
 		l.sas[s] = x
-		l.order = append(l.order, s)
+		l.order, lent = append(l.order, s), append(lent, s)
 		all = append(all, request{what: requestLend, key: x.key, seq: last, count: uint32(last - first + 1), tunnel: uint16(s.Tunnel()), longest: uint16(x.longest), esn: s.Extended()})
 	}
 	if _, ok := l.ask(all, nil); !ok {
@@ -72,8 +74,8 @@ func (l *lender) lendAll(sas []*ipsec.SA, by outbound) {
 		return
 	}
 	var ended []*ipsec.SA
-	for _, s := range sas {
-		if l.sas[s] != nil && !(s.Usable(ipsec.Out) == ipsec.OK && by.Leaves(s)) { // see ipsec.SA.EndLoan: it looks after the change
+	for _, s := range lent {
+		if s.Usable(ipsec.Out) != ipsec.OK || !by.Leaves(s) { // see ipsec.SA.EndLoan: it looks after the change
 			ended = append(ended, s)
 		}
 	}

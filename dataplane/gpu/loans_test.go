@@ -176,3 +176,18 @@ func TestLoansEndWithTheirSA(t *testing.T) {
 		}
 	}
 }
+
+// TestSAThatIsReplacedWhileItIsLent: its loan ends once, though it is in the list several times.
+func TestSAThatIsReplacedWhileItIsLent(t *testing.T) {
+	r := newLenderRig(t, 2)
+	by := &testOutbound{longest: 1400, leaves: true}
+	serve := r.l.fakeGPU
+	r.l.fakeGPU = func(s *slot, n int) {
+		serve(s, n)
+		by.leaves = false
+	}
+	r.l.lend([]*ipsec.SA{r.sas[0], r.sas[1], r.sas[0]}, by)
+	if !r.l.state.ok() || r.l.revoked.Load() != 0 || len(r.l.sas) != 0 || len(r.l.order) != 0 {
+		t.Errorf("device in use: %v, losses %d, loans %d and %d", r.l.state.ok(), r.l.revoked.Load(), len(r.l.sas), len(r.l.order))
+	}
+}
