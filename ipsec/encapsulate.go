@@ -81,7 +81,7 @@ func (s *SA) Prepare(w int, buf []byte, at, n int, o *Outgoing) Error {
 	if s.counted && !s.within(1, uint64(n)) {
 		return OutStateExpired
 	}
-	mine.count(1, uint64(n))
+	mine.Add(1, uint64(n))
 
 	// Nothing fails from here on. Headers are read before they are overwritten.
 	out := buf[start:end]

@@ -110,6 +110,16 @@ func (s *SA) withinAge() bool {
 	return now < due || s.aged(now)
 }
 
+// UsableUntil returns the time by a clock until which an SA without limits in packets or bytes stays usable, unless it is killed. It
+// returns 0 if the SA is not usable, or has another clock.
+func (s *SA) UsableUntil(c *Clock) time.Duration {
+	due := s.due.Load()
+	if s.state.Load() != live || due != never && s.clock != c {
+		return 0
+	}
+	return time.Duration(due)
+}
+
 // aged is the slow path of withinAge.
 func (s *SA) aged(now int64) bool {
 	l := s.life
@@ -170,6 +180,6 @@ func (s *SA) Count(w int, packets, bytes uint64) bool {
 	if s.counted && !s.within(packets, bytes) {
 		return false
 	}
-	s.workers[w].count(packets, bytes)
+	s.workers[w].Add(packets, bytes)
 	return true
 }

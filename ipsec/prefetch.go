@@ -46,18 +46,28 @@ func Prefetch(sas []*SA, w int, keys bool) (some uint64) {
 
 // PrefetchInbound prefetches inbound SAs again, and PrefetchWindows, some packets later, the words of their
 // windows that Confirm and Count need. A device has had the packets for so long that the
-// fields have left the caches. Each takes up to MaxPrefetch SAs.
+// fields have left the caches. PrefetchOpened and PrefetchWords do that for ConfirmBlock, and for the Counts of an SA's first
+// worker. Each takes up to MaxPrefetch SAs.
 func PrefetchInbound(sas []*SA) {
 	prefetch.Read(sas, 0)
-	prefetch.Write(sas, contended)
+	PrefetchOpened(sas)
 }
+
+func PrefetchOpened(sas []*SA) { prefetch.Write(sas, contended) }
 
 func PrefetchWindows(sas []*SA, seqs []uint64, w int) {
 	var own [MaxPrefetch]*worker
-	var words [MaxPrefetch]*atomic.Uint64
 	for i, s := range sas {
-		own[i], words[i] = &s.workers[w], s.replay.word(seqs[i])
+		own[i] = &s.workers[w]
 	}
 	prefetch.Write(own[:len(sas)], 0)
+	PrefetchWords(sas, seqs)
+}
+
+func PrefetchWords(sas []*SA, seqs []uint64) {
+	var words [MaxPrefetch]*atomic.Uint64
+	for i, s := range sas {
+		words[i] = s.replay.word(seqs[i])
+	}
 	prefetch.Write(words[:len(sas)], 0)
 }

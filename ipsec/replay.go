@@ -19,18 +19,26 @@ type window struct {
 	newest atomic.Uint64 // block number; stored after the word of the block
 	size   uint64        // in numbers; 0: accept all
 	ring   []atomic.Uint64
-	_      [linePair - 64]byte
 }
 
-const blockBits = 32
+const (
+	blockBits  = 32
+	shortWords = 4 // of the ring of a window of up to 64 numbers
+)
 
-func (w *window) start(size int) {
+// start starts a window of a number of sequence numbers. The ring is short, if that has enough words: allocated alone, so few words would
+// share a cache line with those of other SAs, which other workers write.
+func (w *window) start(size int, short []atomic.Uint64) {
 	words := 1
 	for words*blockBits < size+2*blockBits { // the window may begin and end inside a block
 		words *= 2
 	}
 	w.size = uint64(size)
-	w.ring = make([]atomic.Uint64, words)
+	if w.ring = short[:min(words, len(short))]; words > len(short) {
+		// The unused words make the distance of rings no power of two. If 8 workers share SAs evenly, those of one worker would be in
+		// few sets of a cache.
+		w.ring = make([]atomic.Uint64, words, words+8)
+	}
 }
 
 // highest returns the highest number that was accepted or skipped, 0 without one. While workers accept numbers, it is an accepted one,

@@ -30,7 +30,7 @@ func TestAcceptAllEqualsTheModel(t *testing.T) {
 	for _, size := range []int{0, 1, 31, 32, 33, 64, 1000, 4096} {
 		rnd := rand.New(rand.NewPCG(uint64(size), 1))
 		var w window
-		w.start(size)
+		w.start(size, nil)
 		m := model{size: uint64(size), seen: map[uint64]bool{}}
 		accepted := 0
 		for range 2000 {
@@ -62,7 +62,7 @@ func TestAcceptBitsEqualsTheModel(t *testing.T) {
 		for _, base := range []uint64{0, 1<<32 - 2000, 1<<64 - 200_000} {
 			rnd := rand.New(rand.NewPCG(uint64(size), base))
 			var w window
-			w.start(size)
+			w.start(size, nil)
 			w.skip(base)
 			m := model{size: uint64(size), top: base, seen: map[uint64]bool{}}
 			for i := range min(base, uint64(size)) {
@@ -117,7 +117,7 @@ func TestAcceptBitsEqualsTheModel(t *testing.T) {
 func TestOneOfSeveralWorkersAccepts(t *testing.T) {
 	const workers, numbers = 4, 50_000
 	var w window
-	w.start(64)
+	w.start(64, nil)
 	var accepted [numbers + 1]atomic.Uint32
 	var ended sync.WaitGroup
 	for range workers {

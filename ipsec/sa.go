@@ -17,7 +17,8 @@ import (
 // Layout: an SA's fields are rarely in the nearest caches, and a written cache line is in the
 // writer's cache. Fields that every packet reads come first, rarely used ones next, and those that
 // workers write last, in pairs of lines, since processors fetch two lines at a time. A packet of an
-// IPv4 tunnel touches the first pair, one line of the last pair and one of its worker's.
+// IPv4 tunnel touches the first pair, one line of the last pair and one of its worker's, and if it is received a word of the window. One
+// that a device has opened touches only a line of the last pair and the word, if its worker is the SA's first.
 type SA struct {
 	// Read by every packet, rarely written.
 	state     atomic.Uint32 // the reason why packets are refused, or live
@@ -60,11 +61,16 @@ type SA struct {
 	loan       atomic.Pointer[loan]
 	_          [linePair - 24 - 80]byte
 
-	// Written by all workers.
-	sequence atomic.Uint64 // outbound: last number taken, or lent; see lent
-	limit    atomic.Uint64 // see Limit; 0: none
-	nonces   *Nonces       // outbound; constant, but in the line that takers of numbers fetch anyway
-	replay   window
+	// Written by all workers. A line for received packets, and one for the numbers of sent packets or the words of a short window.
+	replay     window
+	mainCounts Counts
+	main       atomic.Int32 // inbound: the worker that counts in mainCounts, plus 1; 0: none yet
+	_          [linePair/2 - 60]byte
+	sequence   atomic.Uint64 // outbound: last number taken, or lent; see lent
+	limit      atomic.Uint64 // see Limit; 0: none
+	nonces     *Nonces       // outbound; constant, but in the line that takers of numbers fetch anyway
+	shortRing  [shortWords]atomic.Uint64
+	_          [linePair/2 - 24 - 8*shortWords]byte
 }
 
 // linePair is the number of bytes that processors fetch together: two cache lines.
@@ -77,17 +83,13 @@ const (
 	killed
 )
 
-// worker holds the fields that one worker writes, in a cache line of its own, packets and bytes first (Counts). It has no pointers:
-// Go puts a header word before memory with pointers, which would misalign the lines.
+// worker holds the fields that one worker writes, in a cache line of its own. It has no pointers: Go puts a header word before memory
+// with pointers, which would misalign the lines.
 type worker struct {
-	packets, bytes,
+	Counts
 	replays, icvFailures counter.Counter
-	reserved reservation
-	_        [linePair - 64]byte
-}
-
-func (w *worker) count(packets, bytes uint64) {
-	counter.AddPair(&w.packets, &w.bytes, packets, bytes)
+	reserved             reservation
+	_                    [linePair - 64]byte
 }
 
 // NewSA returns an SA for a number of workers. Errors name every mistake in c. NewSA keeps neither
@@ -142,7 +144,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	}
 	s.describeHeaders(&c)
 	if c.Direction == In {
-		s.replay.start(c.ReplayWindow)
+		s.replay.start(c.ReplayWindow, s.shortRing[:])
 	}
 	return s, nil
 }
@@ -253,6 +255,7 @@ func (n *Stats) Add(of Stats) {
 
 // Stats sums the counters of all workers.
 func (s *SA) Stats() (sum Stats) {
+	sum.Packets, sum.Bytes = s.mainCounts.packets.Load(), s.mainCounts.bytes.Load()
 	for i := range s.workers {
 		w := &s.workers[i]
 		sum.Packets += w.packets.Load()

@@ -66,7 +66,7 @@ func (s *SA) Request(w, n int) { s.workers[w].reserved.requested += int32(n) }
 // ReserveRequested first prefetches the lines of all SAs, then reserves their numbers in a row: the
 // transfers overlap, and other workers have little time to take a line back.
 func ReserveRequested(sas []*SA, w int) {
-	prefetch.Write(sas, contended)
+	prefetch.Write(sas, contended+linePair/2)
 	takeRequested(sas, w)
 	for _, s := range sas {
 		if r := &s.workers[w].reserved; r.next == r.end && r.requested > 0 {

@@ -42,23 +42,27 @@ func (l TunnelLayout) ESPLen(n int) int {
 	return int(l.fixed) + used + -used&int(l.mask)
 }
 
-// Counts is the packets and bytes of an SA that one worker counts: its first two counters.
-type Counts worker
+// Counts are packets and bytes of an SA that one worker counts.
+type Counts struct{ packets, bytes counter.Counter }
 
-// Counts returns those of a worker, for SAs without limits in packets or bytes.
-func (s *SA) Counts(w int) *Counts { return (*Counts)(&s.workers[w]) }
+// Counts returns those of a worker, for packets that a device has sealed or opened. Adding to them checks no limit. Those of the first
+// worker that asks for an inbound SA are in the line of the window, which it changes anyway when it confirms their numbers, many at once.
+// Count adds to others, as it is called for each packet, and other workers read that line.
+func (s *SA) Counts(w int) *Counts {
+	if s.direction == In && (s.main.Load() == int32(w)+1 || s.main.CompareAndSwap(0, int32(w)+1)) {
+		return &s.mainCounts
+	}
+	return &s.workers[w].Counts
+}
 
 // Add adds packets and their bytes.
-func (c *Counts) Add(packets, bytes uint64) { (*worker)(c).count(packets, bytes) }
+func (c *Counts) Add(packets, bytes uint64) { counter.AddPair(&c.packets, &c.bytes, packets, bytes) }
 
 // CountEach adds a packet to each of counts, and the bytes with the same index.
 func CountEach(all []*Counts, bytes []uint64) {
 	prefetch.Write(all, 0)
 	counter.AddToEach(all, bytes)
 }
-
-// PrefetchCounts prefetches counts, nil for none, for Add.
-func PrefetchCounts(all []*Counts) { prefetch.Write(all, 0) }
 
 // NumberUnread takes consecutive sequence numbers for up to most packets of a worker, beginning with first. It does what
 // Prepare does apart from the headers: it checks the lifetime, and counts the packets, which have the given number
@@ -84,7 +88,7 @@ func (s *SA) NumberUnread(w, most int, bytes uint64) (first uint64, n int, e Err
 	if s.counted && !s.within(1, bytes) {
 		return 0, 0, OutStateExpired
 	}
-	s.workers[w].count(uint64(most), bytes)
+	s.workers[w].Add(uint64(most), bytes)
 	return first, most, OK
 }
 

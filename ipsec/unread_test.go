@@ -2,6 +2,7 @@ package ipsec
 
 import (
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 )
@@ -80,5 +81,42 @@ func TestUnreadPacketsMeetTheLimits(t *testing.T) {
 	s.Skip(1<<32 - 1)
 	if _, _, e := s.NumberUnread(0, 1, 100); e != OutStateSeqError {
 		t.Errorf("without numbers: %v", e)
+	}
+}
+
+// The first worker that receives packets of an SA counts them beside the window, the others in fields of their own. None is lost, and
+// no two workers write to the same counters.
+func TestCountsOfWorkers(t *testing.T) {
+	const workers, times = 4, 1000
+	for _, direction := range []Direction{In, Out} {
+		c := config(rand.New(rand.NewPCG(4, 5)), "aes128gcm16", Tunnel, true)
+		c.Direction = direction
+		s := newSA(t, c, workers)
+		var group sync.WaitGroup
+		var counts [workers]*Counts
+		for w := range workers {
+			group.Go(func() {
+				for range times {
+					counts[w] = s.Counts(w)
+					counts[w].Add(2, 100)
+					s.Count(w, 1, 50)
+				}
+			})
+		}
+		group.Wait()
+		if got, want := s.Stats(), (Stats{Packets: 3 * workers * times, Bytes: 150 * workers * times}); got != want {
+			t.Errorf("%v: counted %+v, want %+v", direction, got, want)
+		}
+		shared := 0
+		for w, own := range counts {
+			if own == &s.mainCounts {
+				shared++
+			} else if own != &s.workers[w].Counts {
+				t.Errorf("%v: worker %d counts for another one", direction, w)
+			}
+		}
+		if want := map[Direction]int{In: 1, Out: 0}[direction]; shared != want {
+			t.Errorf("%v: %d workers count beside the window, want %d", direction, shared, want)
+		}
 	}
 }

@@ -2,11 +2,12 @@ package esp
 
 import "github.com/warproute/warproute/ipsec/gateway"
 
-// byKey has what packets need of SAs, by the index of their keys, for as long as the indexes are the same. An entry is smaller than a
-// cache line, while SAs and what they point to have several lines each.
+// byKey has what packets need of SAs, by the index of their keys, for as long as the indexes are the same. An entry is in one cache
+// line, while SAs and what they point to have several lines each.
 type byKey[T Sealer | opener] struct {
 	all     []T
-	changes uint64 // of the gateway's indexes
+	used    []uint32 // indexes of entries that are not zero
+	changes uint64   // of the gateway's indexes
 }
 
 // begin begins a chunk. keys is the size of the device's key table.
@@ -23,12 +24,21 @@ func (x *byKey[T]) stale(g *gateway.Gateway, keys uint32) bool {
 
 // reset clears the entries. What points to them must not be used any more.
 func (x *byKey[T]) reset(g *gateway.Gateway, keys uint32) {
-	n := g.KeyChanges()
-	if keys = min(keys, gateway.MaxKeys); len(x.all) != int(keys) {
-		x.all = make([]T, keys)
+	var zero T
+	for _, key := range x.used {
+		x.all[key] = zero
 	}
-	clear(x.all)
-	x.changes = n
+	if keys = min(keys, gateway.MaxKeys); len(x.all) != int(keys) {
+		x.all, x.used = make([]T, keys), make([]uint32, 0, keys)
+	}
+	x.used, x.changes = x.used[:0], g.KeyChanges()
+}
+
+// use sets the entry of an index, which is zero.
+func (x *byKey[T]) use(key uint32, entry T) *T {
+	x.used = append(x.used, key)
+	x.all[key] = entry
+	return &x.all[key]
 }
 
 // at returns the entry of an index, zero before its first use, or nil beyond the table.

@@ -2,6 +2,7 @@ package esp
 
 import (
 	"slices"
+	"time"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/ipsec"
@@ -11,7 +12,7 @@ import (
 // Most received packets need one step after a device has found their SA, opened and admitted them: their sequence numbers are to be
 // confirmed by the SA's replay window. They have no jobs. AddOpened writes frames and results as if all numbers were new, and keeps the
 // numbers in the entry of the SA. ConfirmOpened confirms those of an SA together, by blocks of its window (ipsec.SA.ConfirmBlock), for one
-// or several chunks: windows and counters have cache lines of their own, which are rarely in the nearest cache. It restores address and
+// or several chunks: windows are in cache lines of their own, which are rarely in the nearest cache. It restores address and
 // length of the frames whose numbers are refused.
 
 const (
@@ -23,7 +24,9 @@ const (
 
 // opener is an SA by which a device has opened a packet.
 type opener struct {
-	SA *ipsec.SA // nil: not looked up yet
+	SA          *ipsec.SA // nil: not looked up yet
+	counts      *ipsec.Counts
+	usableUntil time.Duration // by the gateway's clock: see ipsec.SA.UsableUntil
 
 	// Packets that were added, without those whose numbers were refused.
 	packets uint16
@@ -39,6 +42,8 @@ type opener struct {
 	// Lengths in bytes.
 	inner uint8 // of the headers that opening removes
 	least uint8 // of the shortest frame
+
+	_ [64 - 48]byte // one cache line, as packets of an SA rarely follow each other
 }
 
 // openedPackets are the packets of chunks that ConfirmOpened is to be called for.
@@ -78,23 +83,24 @@ func (x *openedPackets) begin(in []batch.Frame, out []batch.Result) {
 // opener returns the inbound SA with keys at an index, or nil.
 func (s *Stage) opener(key uint32) *opener {
 	o := s.openers.at(key)
-	if o == nil || o.SA == nil && !s.lookUpOpener(o, key) {
+	if o == nil || o.SA == nil && !s.lookUpOpener(key) {
 		return nil
 	}
 	return o
 }
 
-func (s *Stage) lookUpOpener(o *opener, key uint32) (ok bool) {
+func (s *Stage) lookUpOpener(key uint32) (ok bool) {
 	sa := s.gateway.ByKey(key)
 	if sa == nil || !sa.FoundByDevices() {
 		return false
 	}
 	_, esp, least := sa.InboundESP()
 	window := sa.Config().ReplayWindow
-	*o = opener{
-		SA: sa, limited: sa.Limited(), single: window > 0 && window < ipsec.WindowBlock, aead: sa.Combined(),
+	s.openers.use(key, opener{
+		SA: sa, counts: sa.Counts(s.worker), usableUntil: sa.UsableUntil(&s.gateway.Clock),
+		limited: sa.Limited(), single: window > 0 && window < ipsec.WindowBlock, aead: sa.Combined(),
 		inner: uint8(esp + headerLen + sa.IVLen()), least: uint8(packet.EthernetLen + esp + least),
-	}
+	})
 	return true
 }
 
@@ -103,12 +109,11 @@ func (s *Stage) PrefetchOpeners(reports []SAReport) {
 	n := 0
 	for _, r := range reports {
 		if o := s.opener(r.KeyIndex()); o != nil {
-			s.distinctSAs[n], s.counts[n] = o.SA, o.SA.Counts(s.worker)
+			s.distinctSAs[n] = o.SA
 			n++
 		}
 	}
 	ipsec.PrefetchInbound(s.distinctSAs[:n])
-	ipsec.PrefetchCounts(s.counts[:n])
 }
 
 // Admitted is a bit in the address of the result of a packet that a device has opened and forwards. The device sets it if
@@ -130,7 +135,7 @@ func (s *Stage) AddOpened(first int, results []batch.Result, reports []SAReport,
 		key := reports[i].KeyIndex()
 		o := s.openers.at(key)
 		// One comparison for the action and the port, as in AcceptSealed.
-		if uint(r.Verdict-batch.Forward(0)) >= uint(ports) || r.Addr()&Admitted == 0 || o == nil || o.SA == nil && !s.lookUpOpener(o, key) {
+		if uint(r.Verdict-batch.Forward(0)) >= uint(ports) || r.Addr()&Admitted == 0 || o == nil || o.SA == nil && !s.lookUpOpener(key) {
 			break
 		}
 		f := in[i]
@@ -189,7 +194,7 @@ func (s *Stage) ConfirmOpened() {
 		for _, o := range all[start:end] {
 			s.confirmPending(o)
 			if o.packets > 0 {
-				o.SA.Counts(s.worker).Add(uint64(o.packets), uint64(o.bytes))
+				o.counts.Add(uint64(o.packets), uint64(o.bytes))
 			}
 			o.packets, o.bytes, o.listed = 0, 0, false
 		}
@@ -197,24 +202,25 @@ func (s *Stage) ConfirmOpened() {
 	s.opened.sas = all[:0]
 }
 
-// prefetchOpeners prefetches up to a block of SAs, and prefetchPending then the words of their windows, and their counters.
+// prefetchOpeners prefetches the windows of up to a block of SAs, with the counters of their first workers, and prefetchPending then the
+// words of the windows.
 func (s *Stage) prefetchOpeners(all []*opener) {
 	for i, o := range all {
 		s.distinctSAs[i] = o.SA
 	}
-	ipsec.PrefetchInbound(s.distinctSAs[:len(all)])
+	ipsec.PrefetchOpened(s.distinctSAs[:len(all)])
 }
 
 func (s *Stage) prefetchPending(all []*opener) {
 	for i, o := range all {
 		s.distinctSAs[i], s.seqs[i] = o.SA, uint64(o.block)*ipsec.WindowBlock
 	}
-	ipsec.PrefetchWindows(s.distinctSAs[:len(all)], s.seqs[:len(all)], s.worker)
+	ipsec.PrefetchWords(s.distinctSAs[:len(all)], s.seqs[:len(all)])
 }
 
 // confirmPending confirms the pending numbers of an SA.
 func (s *Stage) confirmPending(o *opener) {
-	refused, drop := o.pending, dropFor(o.SA.Usable(ipsec.In))
+	refused, drop := o.pending, s.dropByOpener(o)
 	if drop.Verdict == 0 {
 		refused &^= o.SA.ConfirmBlock(s.worker, o.block, o.pending)
 		drop = batch.DropFor(batch.XfrmInStateSeqError)
@@ -223,6 +229,17 @@ func (s *Stage) confirmPending(o *opener) {
 		s.opened.refuse(o, refused, drop)
 	}
 	o.pending = 0
+}
+
+// dropByOpener returns the drop of packets of an SA that is not usable any more, or zero. It asks the SA when that may have changed:
+// after its limit of age, or when indexes have changed, as Zero, which kills an SA, also frees its index.
+func (s *Stage) dropByOpener(o *opener) (drop batch.Result) {
+	if s.openers.changes == s.gateway.KeyChanges() && s.gateway.Clock.Now() < o.usableUntil {
+		return drop
+	}
+	drop = dropFor(o.SA.Usable(ipsec.In))
+	o.usableUntil = o.SA.UsableUntil(&s.gateway.Clock)
+	return drop
 }
 
 // refuse drops packets with pending numbers of an SA, and restores their frames. The packets with pending numbers are the last ones of

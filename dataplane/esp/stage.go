@@ -61,7 +61,7 @@ type Stage struct {
 	opened      openedPackets
 	sealed      int                  // packets of the chunk that a device has sealed
 	low         *ipsec.SA            // see EndSealed
-	counts      [block]*ipsec.Counts // of packets that devices have sealed or opened
+	counts      [block]*ipsec.Counts // see AcceptSealed
 	sizes       [block]uint64        // see AcceptSealed
 	firstSA     *ipsec.SA            // see FirstSA
 	firstCount  int                  // see FirstSA
