@@ -1,9 +1,6 @@
 package ipsec
 
-import (
-	"github.com/warproute/warproute/internal/counter"
-	"github.com/warproute/warproute/internal/prefetch"
-)
+import "github.com/warproute/warproute/internal/counter"
 
 // A device can encapsulate packets that the host has not read, in tunnel mode. The host knows their lengths, and takes
 // their sequence numbers.
@@ -59,10 +56,7 @@ func (s *SA) Counts(w int) *Counts {
 func (c *Counts) Add(packets, bytes uint64) { counter.AddPair(&c.packets, &c.bytes, packets, bytes) }
 
 // CountEach adds a packet to each of counts, and the bytes with the same index.
-func CountEach(all []*Counts, bytes []uint64) {
-	prefetch.Write(all, 0)
-	counter.AddToEach(all, bytes)
-}
+func CountEach(all []*Counts, bytes []uint64) { counter.AddToEach(all, bytes) }
 
 // NumberUnread takes consecutive sequence numbers for up to most packets of a worker, beginning with first. It does what
 // Prepare does apart from the headers: it checks the lifetime, and counts the packets, which have the given number
