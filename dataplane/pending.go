@@ -65,7 +65,7 @@ var saBuckets = buckets{pendingBuckets, pendingBuckets}
 // packets are in a chunk and keep their places.
 type pendingQueue struct {
 	first, n int
-	limit    int                                        // of n: pendingSize, or half a chunk
+	limit    int                                        // of n: pendingSize, or half of what a chunk has room for
 	retrying int                                        // packets in a chunk
 	places   [len(buckets{})][pendingBuckets + 1]uint16 // of n, by buckets
 	seed     maphash.Seed

@@ -49,12 +49,18 @@ func (w *worker) receive(now time.Duration) bool {
 	return true
 }
 
+// limit returns the largest number of packets of a chunk that has packets of the pending queue and the slow path. At least half of
+// maxPackets follow those of the pending queue, however many these are, or as many as there is room for.
+func (rx *receiver) limit(c *batch.Chunk) int {
+	return max(c.N, rx.maxPackets, min(c.Retried+(rx.maxPackets+1)/2, len(c.In)))
+}
+
 // fill adds received packets to a chunk until it is full, all rings are empty, or its first packet
 // is maxDelay old. Queues are polled round-robin.
 func (w *worker) fill(c *batch.Chunk) {
 	rx := &w.rx
-	full := max(c.N, rx.maxPackets) // the pending queue can be longer than a reduced maxPackets
-	bytes, uncached := 0, c.N       // packets in the pending queue and on the slow path have waited
+	full := rx.limit(c)
+	bytes, uncached := 0, c.N // packets in the pending queue and on the slow path have waited
 	for _, f := range c.In[:c.N] {
 		bytes += int(f.Len)
 	}

@@ -118,7 +118,7 @@ func (w *worker) submitFrom(lane int, now time.Duration) bool {
 		w.stats.waiting.Store(int64(w.pending.n)) // before the drops, as in finish
 		w.drops.flush(w.counters)
 	}
-	limited := l.waiting.take(c, max(c.N, w.rx.maxPackets), l.pace.limit(w.rx.maxBytes))
+	limited := l.waiting.take(c, w.rx.limit(c), l.pace.limit(w.rx.maxBytes))
 	if c.N == 0 {
 		return false
 	}

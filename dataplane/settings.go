@@ -32,7 +32,7 @@ func (r *Router) Set(s Settings) error {
 func (w *worker) set(s Settings, workers int) {
 	w.rx.maxPackets, w.rx.maxBytes, w.rx.maxDelay, w.spin = s.MaxPackets, s.MaxBytes, s.MaxDelay, s.Spin
 	w.rx.setQuota()
-	w.pending.limit = min(pendingSize, max(1, s.MaxPackets/2))
+	w.pending.limit = min(pendingSize, max(1, w.chunkLen/2))
 	s.Limits.Global.PerSecond = (s.Limits.Global.PerSecond + workers - 1) / workers // 0 stays 0
 	if e := &w.slow.icmp; e.limiter == nil || e.limits != s.Limits {
 		e.limiter, e.limits = icmp.NewLimiter(s.Limits), s.Limits

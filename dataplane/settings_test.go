@@ -1,6 +1,8 @@
 package dataplane_test
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -53,5 +55,59 @@ func TestSettingsApplyToTheNextChunk(t *testing.T) {
 	r.stop()
 	if mean := float64(after.Packets.Sum-before.Packets.Sum) / float64(after.Packets.Count-before.Packets.Count); mean > 8.5 {
 		t.Errorf("chunks of %.1f packets on average, want 8 at most", mean)
+	}
+}
+
+// Chunks of few packets leave the packets that wait for their neighbors their places: as many per destination as in Linux.
+func TestShortChunksKeepThePlacesOfWaitingPackets(t *testing.T) {
+	r := newRig(t, 1024)
+	r.fib.SetAdjacency(r.adj[0], 0, 0)
+	r.config.MaxPackets = 8
+	r.queues[1].Play(numbered(101, "10.0.0.1"), 101)
+	r.start()
+	r.wait("101 waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == 101 })
+	r.fib.SetAdjacency(r.adj[0], 0, 0x0200000000bb)
+	r.fib.Commit()
+	r.wait("their transmission", func(s *dataplane.Stats) bool { return s.Ports[0].TxPackets == 101 })
+	if s := r.stop(); s.Ports[1].Dropped() != 0 {
+		t.Errorf("%d packets dropped", s.Ports[1].Dropped())
+	}
+}
+
+// Packets that wait for a neighbor do not keep received ones out of the chunks in which they are tried again, though they are more than
+// a chunk has otherwise.
+func TestWaitingPacketsLeaveRoomInShortChunks(t *testing.T) {
+	const limit, destinations, share = 16, 5, 101
+	r := newRig(t, 1024)
+	r.fib.SetAdjacency(r.adj[0], 0, 0)
+	r.config.MaxPackets = limit
+	var waiting [][]byte
+	for i := range destinations {
+		waiting = append(waiting, numbered(share, fmt.Sprintf("10.0.0.%d", i+1))...)
+	}
+	r.queues[1].Play(waiting, len(waiting))
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
+	r.start()
+	r.wait("waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == int64(len(waiting)) })
+	changing, end := sync.WaitGroup{}, make(chan struct{})
+	changing.Go(func() { // so that they are tried again in nearly every chunk
+		for {
+			select {
+			case <-end:
+				return
+			default:
+				r.fib.MarkChanged()
+			}
+		}
+	})
+	before := r.router.Stats()
+	r.wait("chunks", func(s *dataplane.Stats) bool { return s.Chunks > before.Chunks+2000 })
+	after := r.router.Stats()
+	close(end)
+	changing.Wait()
+	r.queues[0].Pause()
+	r.stop()
+	if n, chunks := after.Ports[0].RxPackets-before.Ports[0].RxPackets, after.Chunks-before.Chunks; n < chunks*limit/2 {
+		t.Errorf("%d packets received in %d chunks, want %d at least in each", n, chunks, limit/2)
 	}
 }

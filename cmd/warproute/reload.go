@@ -21,8 +21,8 @@ apply all of them or none. Packets that no change concerns are not lost. SIGHUP 
 
 These keys can change while the router runs:
 
-  batch                   from the next chunk on (max_packets above the value at the
-                          start only without a GPU)
+  batch                   from the next chunk on (with a GPU, max_packets above
+                          1,024 and its value at the start needs a restart)
   busy_poll               unless a port is zero-copy
   cores                   unless napi is thread
   icmp                    limits start again

@@ -232,7 +232,7 @@ func describe(w io.Writer, cfg *config.Config, snap *status.Snapshot) {
 		cores = "core"
 	}
 	fmt.Fprintf(t, "  workers\t%d\ton %s %s; chunks of up to %d packets or %v; frames in %s\n", snap.Stats.Workers,
-		cores, strings.Trim(fmt.Sprint(snap.Engine.Cores), "[]"), cfg.Batch.MaxPackets, cfg.Batch.MaxDelay, memory)
+		cores, strings.Trim(fmt.Sprint(snap.Engine.Cores), "[]"), snap.Engine.MaxPackets, cfg.Batch.MaxDelay, memory)
 	fmt.Fprintf(t, "  routes\t\t%d IPv4 and %d IPv6, from Linux\n", snap.RoutesIPv4, snap.RoutesIPv6)
 	if cfg.IPsec.Source == config.SourceXFRM {
 		fmt.Fprintf(t, "  ipsec\t\t%s; SAs and policies from Linux (XFRM)\n", cli.Count(len(snap.SAs), "SA"))

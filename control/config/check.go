@@ -15,6 +15,7 @@ import (
 // Limits of values.
 const (
 	MaxPackets         = 2048        // per chunk, the size of the TX ring of a port
+	DefaultMaxPackets  = 1024        // per chunk
 	MaxDelay           = time.Second // of a packet in an incomplete chunk
 	maxBusyPoll        = 10 * time.Millisecond
 	maxBytes           = 1 << 30 // of a chunk
@@ -64,7 +65,7 @@ func (c *Config) check() Errors {
 		{"gpu.multiprocessors", c.GPU.Multiprocessors, 0, maxMultiprocessors, "write 0 for all of each GPU, or a number up to %d"},
 		{"workers", c.Workers, 0, maxWorkers, "write 0 for one worker per queue, or a number up to %d"},
 		{"max_ports", c.MaxPorts, 0, MaxPorts, "write 0 for a few more than there are at the start, or a number up to %d"},
-		{"batch.max_packets", c.Batch.MaxPackets, 1, MaxPackets, "write a number from 1 to %d"},
+		{"batch.max_packets", c.Batch.MaxPackets, 0, MaxPackets, "write 0 for the default, or a number up to %d"},
 		{"batch.max_bytes", c.Batch.MaxBytes, 0, maxBytes, "write 0 for any number, or a number up to %d"},
 		{"icmp.per_second", c.ICMP.PerSecond, 0, maxErrors, "write a number from 0 to %d"},
 		{"icmp.burst", c.ICMP.Burst, 1, maxErrors, "write a number from 1 to %d"},

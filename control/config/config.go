@@ -105,7 +105,7 @@ const (
 
 // Batch limits chunks of packets.
 type Batch struct {
-	MaxPackets int           // in a chunk
+	MaxPackets int           // in a chunk; 0: DefaultMaxPackets, or gpu.SecuredPackets in an IPsec gateway with a GPU
 	MaxBytes   int           // in a chunk of several packets; 0: any number
 	MaxDelay   time.Duration // of the first packet of a chunk
 }
@@ -219,7 +219,7 @@ func Default(ports ...string) *Config {
 		Engine:     EngineAuto,
 		GPU:        GPU{Park: 2 * time.Second, Memory: GPUMemoryKeep},
 		Shadow:     1024,
-		Batch:      Batch{MaxPackets: 1024, MaxDelay: 50 * time.Microsecond},
+		Batch:      Batch{MaxDelay: 50 * time.Microsecond},
 		Metrics:    Metrics{Listen: "127.0.0.1:9273"},
 		Control:    Control{Socket: "/run/warproute/control.sock"},
 		Privileges: Privileges{Seccomp: true},

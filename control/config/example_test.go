@@ -18,7 +18,7 @@ batch:
 	fmt.Println(err)
 	// Output:
 	// warproute.yaml:4:11: ports[0].mode: unknown value "fastest"; write auto, zero-copy, native or generic
-	// warproute.yaml:6:16: batch.max_packets: 5000 is out of range; write a number from 1 to 2048
+	// warproute.yaml:6:16: batch.max_packets: 5000 is out of range; write 0 for the default, or a number up to 2048
 }
 
 // A reload applies the differences between two configurations.
@@ -31,5 +31,5 @@ func ExampleDiff() {
 	// Output:
 	// - ports.eth2: mode auto
 	// + ports.eth3: mode auto
-	// ~ batch.max_packets: 1024 -> 512
+	// ~ batch.max_packets: 0 -> 512
 }

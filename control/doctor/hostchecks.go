@@ -84,7 +84,7 @@ func bpf(h *Host) []Finding {
 func (h *Host) frameBytes() uint64 {
 	chunks, room := config.ChunksWithCPU, config.MaxPackets
 	if device, library := h.gpu(); device && library != "" {
-		chunks, room = config.ChunksWithGPU, config.Default().Batch.MaxPackets
+		chunks, room = config.ChunksWithGPU, config.DefaultMaxPackets
 	}
 	workers := max(h.Workers, 1)
 	queues := (max(h.Queues, 1) + workers - 1) / workers

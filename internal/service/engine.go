@@ -33,7 +33,8 @@ type engine struct {
 // FIB. An engine that is configured by name and cannot run is an error.
 func (s *Service) openEngine() error {
 	e := &s.engine.state
-	e.Name, e.MaxPackets, e.MaxDelay = "cpu", s.cfg.Batch.MaxPackets, s.cfg.Batch.MaxDelay
+	e.Name, e.MaxDelay = "cpu", s.cfg.Batch.MaxDelay
+	defer func() { e.MaxPackets = s.maxPackets(s.cfg) }()
 	if s.cfg.Engine == config.EngineCPU {
 		e.Reason, e.Why = "configured", "the configuration asks for it"
 		return nil
@@ -72,6 +73,17 @@ func (s *Service) openEngine() error {
 		e.Reason, e.Why = "no_gpu", "no GPU can be used: "+err.Error()
 	}
 	return nil
+}
+
+// maxPackets returns the limit of a chunk's packets.
+func (s *Service) maxPackets(cfg *config.Config) int {
+	switch {
+	case cfg.Batch.MaxPackets != 0:
+		return cfg.Batch.MaxPackets
+	case s.engine.gpus != nil && s.ipsec != nil:
+		return gpu.SecuredPackets
+	}
+	return config.DefaultMaxPackets
 }
 
 // maxBytes returns the limit of a chunk's bytes, 0 for none.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/warproute/warproute/afxdp"
+	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/status"
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/gpu"
@@ -59,6 +61,34 @@ func TestLookupOnGPUExplainsTheMissingGPU(t *testing.T) {
 	} {
 		if _, err := s.lookup(httptest.NewRequest("GET", "/route?"+query, nil)); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", query, err, want)
+		}
+	}
+}
+
+// Chunks have the limits that docs/reference/configuration.md promises.
+func TestLimitsOfChunks(t *testing.T) {
+	gpus := &gpu.Devices{All: make([]*gpu.Device, 1)}
+	for _, c := range []struct {
+		what           string
+		gpus           *gpu.Devices
+		ipsec          *ipsecGateway
+		workers        int
+		batch          config.Batch
+		packets, bytes int
+	}{
+		{"forwarding", nil, nil, 8, config.Batch{}, 1024, 0},
+		{"forwarding with a GPU", gpus, nil, 8, config.Batch{}, 1024, 0},
+		{"gateway", nil, &ipsecGateway{}, 8, config.Batch{}, 1024, 0},
+		{"gateway with a GPU", gpus, &ipsecGateway{}, 8, config.Batch{}, 256, 98_304},
+		{"gateway with a GPU and one worker", gpus, &ipsecGateway{}, 1, config.Batch{}, 256, 393_216},
+		{"as configured", gpus, &ipsecGateway{}, 8, config.Batch{MaxPackets: 2048, MaxBytes: 1 << 20}, 2048, 1 << 20},
+	} {
+		s := &Service{engine: engine{gpus: c.gpus}, ipsec: c.ipsec}
+		s.memory.workers = make([]afxdp.WorkerMemory, c.workers)
+		cfg := config.Default("a", "b")
+		cfg.Batch = c.batch
+		if packets, bytes := s.maxPackets(cfg), s.maxBytes(cfg); packets != c.packets || bytes != c.bytes {
+			t.Errorf("%s: chunks of up to %d packets and %d bytes, want %d and %d", c.what, packets, bytes, c.packets, c.bytes)
 		}
 	}
 }

@@ -72,7 +72,7 @@ func (s *Service) openPorts() error {
 	}
 	s.memory.room = config.MaxPackets // so that a reload can raise it
 	if s.engine.gpus != nil {
-		s.memory.room = s.cfg.Batch.MaxPackets // mailboxes have this size
+		s.memory.room = max(s.cfg.Batch.MaxPackets, config.DefaultMaxPackets) // mailboxes have this size
 	}
 	s.memory.chunks = max(s.memory.chunks, len(s.cfg.ActiveLanes())) // each lane needs one
 	ring := uint32(afxdp.DefaultRingSize)

@@ -121,7 +121,7 @@ func (s *Service) needsRestart(c config.Change, cfg *config.Config) bool {
 		}
 		return cfg.Ports[portIndex(cfg, name)].Mode != s.cfg.Ports[portIndex(s.cfg, name)].Mode
 	case c.Key == "batch.max_packets": // limited by the allocated memory
-		return cfg.Batch.MaxPackets > s.memory.room
+		return s.maxPackets(cfg) > s.memory.room
 	case c.Key == "cores": // NAPI threads stay on theirs
 		return cfg.NAPI == config.NAPIThread
 	case c.Key == "busy_poll": // a setting of zero-copy sockets, too

@@ -106,12 +106,12 @@ func (s *Service) prepareSettings(cfg *config.Config, _ []config.Change) (change
 	}
 	return change{abort: func() {}, commit: func() {
 		if err := s.router.Set(dataplane.Settings{
-			MaxPackets: cfg.Batch.MaxPackets, MaxBytes: s.maxBytes(cfg), MaxDelay: cfg.Batch.MaxDelay, Spin: cfg.BusyPoll, Limits: errorLimits(cfg.ICMP),
+			MaxPackets: s.maxPackets(cfg), MaxBytes: s.maxBytes(cfg), MaxDelay: cfg.Batch.MaxDelay, Spin: cfg.BusyPoll, Limits: errorLimits(cfg.ICMP),
 		}); err != nil {
 			s.log.Error("settings not applied", "err", err) // impossible after needsRestart
 		}
 		s.engine.mu.Lock()
-		s.engine.state.MaxPackets, s.engine.state.MaxDelay = cfg.Batch.MaxPackets, cfg.Batch.MaxDelay
+		s.engine.state.MaxPackets, s.engine.state.MaxDelay = s.maxPackets(cfg), cfg.Batch.MaxDelay
 		s.engine.mu.Unlock()
 	}}, nil
 }
