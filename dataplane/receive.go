@@ -40,7 +40,7 @@ func (w *worker) receive(now time.Duration) bool {
 	}
 	w.receiveFromHost(&w.host, now)
 	w.receiveFromHost(&w.exit, now)
-	w.slow.drainTo(c, max(c.N, w.rx.maxPackets))
+	w.slow.drainTo(c, w.rx.half(c))
 	w.fill(c)
 	if c.N == 0 {
 		return false
@@ -49,21 +49,19 @@ func (w *worker) receive(now time.Duration) bool {
 	return true
 }
 
-// limit returns the largest number of packets of a chunk that has packets of the pending queue and the slow path. At least half of
-// maxPackets follow those of the pending queue, however many these are, or as many as there is room for.
-func (rx *receiver) limit(c *batch.Chunk) int {
-	return max(c.N, rx.maxPackets, min(c.Retried+(rx.maxPackets+1)/2, len(c.In)))
-}
+// limit returns the largest number of packets of a chunk that has packets of the pending queue and the slow path: maxPackets, or more, so
+// that received packets have the place that half leaves them.
+func (rx *receiver) limit(c *batch.Chunk) int { return max(rx.maxPackets, rx.half(c)) }
+
+// half returns the number of packets of a chunk with half of maxPackets more, or as many as there is room for.
+func (rx *receiver) half(c *batch.Chunk) int { return min(c.N+(rx.maxPackets+1)/2, len(c.In)) }
 
 // fill adds received packets to a chunk until it is full, all rings are empty, or its first packet
 // is maxDelay old. Queues are polled round-robin.
 func (w *worker) fill(c *batch.Chunk) {
 	rx := &w.rx
 	full := rx.limit(c)
-	bytes, uncached := 0, c.N // packets in the pending queue and on the slow path have waited
-	for _, f := range c.In[:c.N] {
-		bytes += int(f.Len)
-	}
+	bytes, uncached := 0, c.N // packets in the pending queue and on the slow path have waited; their bytes do not count
 	for {
 		before, more := c.N, false
 		for i := range rx.queues {

@@ -37,7 +37,7 @@ type Config struct {
 
 	Lanes      *lane.Lanes   // of packets; nil for one lane
 	MaxPackets int           // per chunk
-	MaxBytes   int           // per chunk of several packets, without FCS; 0 for any number
+	MaxBytes   int           // of the received packets of a chunk, if there are several, without FCS; 0 for any number
 	MaxDelay   time.Duration // from the first packet of a chunk to its submission
 	Spin       time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
 	Limits     icmp.Limits   // rate limits of ICMP errors, all workers together; the zero value is icmp.DefaultLimits

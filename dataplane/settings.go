@@ -10,7 +10,7 @@ import (
 // Settings are the parameters of a router that can change while it runs.
 type Settings struct {
 	MaxPackets int           // per chunk, up to the length of the chunks
-	MaxBytes   int           // per chunk of several packets, without FCS; 0 for any number
+	MaxBytes   int           // of the received packets of a chunk, if there are several, without FCS; 0 for any number
 	MaxDelay   time.Duration // from the first packet of a chunk to its submission
 	Spin       time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
 	Limits     icmp.Limits   // rate limits of ICMP errors, all workers together

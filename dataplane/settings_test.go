@@ -8,6 +8,7 @@ import (
 
 	"github.com/warproute/warproute/dataplane"
 	"github.com/warproute/warproute/internal/require"
+	"github.com/warproute/warproute/internal/testutil"
 )
 
 // Settings change without packet loss, with packets in flight and pending.
@@ -74,40 +75,50 @@ func TestShortChunksKeepThePlacesOfWaitingPackets(t *testing.T) {
 	}
 }
 
-// Packets that wait for a neighbor do not keep received ones out of the chunks in which they are tried again, though they are more than
-// a chunk has otherwise.
+// Packets that wait for a neighbor do not keep other ones out of the chunks in which they are tried again, though they are more than
+// a chunk has otherwise, and longer: neither received packets nor those of the slow path.
 func TestWaitingPacketsLeaveRoomInShortChunks(t *testing.T) {
 	const limit, destinations, share = 16, 5, 101
-	r := newRig(t, 1024)
-	r.fib.SetAdjacency(r.adj[0], 0, 0)
-	r.config.MaxPackets = limit
-	var waiting [][]byte
-	for i := range destinations {
-		waiting = append(waiting, numbered(share, fmt.Sprintf("10.0.0.%d", i+1))...)
-	}
-	r.queues[1].Play(waiting, len(waiting))
-	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
-	r.start()
-	r.wait("waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == int64(len(waiting)) })
-	changing, end := sync.WaitGroup{}, make(chan struct{})
-	changing.Go(func() { // so that they are tried again in nearly every chunk
-		for {
-			select {
-			case <-end:
-				return
-			default:
-				r.fib.MarkChanged()
-			}
+	long := make([]byte, 1100)
+	for name, x := range map[string]struct {
+		waiting, payload []byte // of packets
+		maxBytes         int
+	}{
+		"received":                    {nil, nil, 0},
+		"received, limited in bytes":  {long, nil, 16 << 10},
+		"of the slow path: fragments": {nil, make([]byte, 1650), 0},
+	} {
+		r := newRig(t, 1024)
+		r.fib.SetAdjacency(r.adj[0], 0, 0)
+		r.config.MaxPackets, r.config.MaxBytes = limit, x.maxBytes
+		var waiting [][]byte
+		for i := range destinations * share {
+			waiting = append(waiting, testutil.UDP4("192.0.2.1", fmt.Sprintf("10.0.0.%d", i/share+1), 1, 2, x.waiting...))
 		}
-	})
-	before := r.router.Stats()
-	r.wait("chunks", func(s *dataplane.Stats) bool { return s.Chunks > before.Chunks+2000 })
-	after := r.router.Stats()
-	close(end)
-	changing.Wait()
-	r.queues[0].Pause()
-	r.stop()
-	if n, chunks := after.Ports[0].RxPackets-before.Ports[0].RxPackets, after.Chunks-before.Chunks; n < chunks*limit/2 {
-		t.Errorf("%d packets received in %d chunks, want %d at least in each", n, chunks, limit/2)
+		r.queues[1].Play(waiting, len(waiting))
+		r.queues[0].Play([][]byte{testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, x.payload...)}, -1)
+		r.start()
+		r.wait("waiting packets", func(s *dataplane.Stats) bool { return s.Waiting == int64(len(waiting)) })
+		changing, end := sync.WaitGroup{}, make(chan struct{})
+		changing.Go(func() { // so that they are tried again in nearly every chunk
+			for {
+				select {
+				case <-end:
+					return
+				default:
+					r.fib.MarkChanged()
+				}
+			}
+		})
+		before := r.router.Stats()
+		r.wait("chunks", func(s *dataplane.Stats) bool { return s.Chunks > before.Chunks+2000 })
+		after := r.router.Stats()
+		close(end)
+		changing.Wait()
+		r.queues[0].Pause()
+		r.stop()
+		if n, chunks := after.Ports[1].TxPackets-before.Ports[1].TxPackets, after.Chunks-before.Chunks; n < chunks*limit/4 {
+			t.Errorf("%s: %d packets transmitted by %d chunks, want %d at least by each", name, n, chunks, limit/4)
+		}
 	}
 }
