@@ -86,7 +86,7 @@ func (q *laneQueue) take(c *batch.Chunk, limit, bytes int) (limited bool) {
 	taken, size := 0, 0
 	for taken < q.n && c.N < limit {
 		f := q.ring[q.first]
-		if size += int(f.Len); bytes > 0 && size > bytes && c.N > 0 {
+		if size += int(f.Len); bytes > 0 && size > bytes && taken > 0 {
 			limited, c.Full = true, true
 			break
 		}

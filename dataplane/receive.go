@@ -38,9 +38,11 @@ func (w *worker) receive(now time.Duration) bool {
 		w.stats.waiting.Store(int64(w.pending.n)) // before the drops, as in finish
 		w.drops.flush(w.counters)
 	}
-	w.receiveFromHost(&w.host, now)
+	most := c.N + (len(c.In)-c.N+1)/2 // of the slow path: half of the room that is left, usually more than its queue has
+	w.slow.drainTo(c, most)
+	w.receiveFromHost(&w.host, now) // behind them, when its queue has places
 	w.receiveFromHost(&w.exit, now)
-	w.slow.drainTo(c, w.rx.half(c))
+	w.slow.drainTo(c, most)
 	w.fill(c)
 	if c.N == 0 {
 		return false
@@ -50,25 +52,24 @@ func (w *worker) receive(now time.Duration) bool {
 }
 
 // limit returns the largest number of packets of a chunk that has packets of the pending queue and the slow path: maxPackets, or more, so
-// that received packets have the place that half leaves them.
-func (rx *receiver) limit(c *batch.Chunk) int { return max(rx.maxPackets, rx.half(c)) }
-
-// half returns the number of packets of a chunk with half of maxPackets more, or as many as there is room for.
-func (rx *receiver) half(c *batch.Chunk) int { return min(c.N+(rx.maxPackets+1)/2, len(c.In)) }
+// that half of maxPackets are received ones, or as many as there is room for.
+func (rx *receiver) limit(c *batch.Chunk) int {
+	return max(rx.maxPackets, min(c.N+(rx.maxPackets+1)/2, len(c.In)))
+}
 
 // fill adds received packets to a chunk until it is full, all rings are empty, or its first packet
 // is maxDelay old. Queues are polled round-robin.
 func (w *worker) fill(c *batch.Chunk) {
 	rx := &w.rx
-	full := rx.limit(c)
-	bytes, uncached := 0, c.N // packets in the pending queue and on the slow path have waited; their bytes do not count
+	first, full := c.N, rx.limit(c) // first of the received packets
+	bytes, uncached := 0, c.N       // packets in the pending queue and on the slow path have waited; their bytes do not count
 	for {
 		before, more := c.N, false
 		for i := range rx.queues {
 			queue := (rx.first + i) % len(rx.queues)
 			end := min(c.N+rx.quota, full)
 			if rx.maxBytes > 0 {
-				end = min(end, c.N+rx.room(c.N, bytes))
+				end = min(end, c.N+rx.room(c.N-first, bytes))
 			}
 			n := rx.queues[queue].Receive(c.In[c.N:end])
 			more = more || n > 0 && c.N+n == end
@@ -91,7 +92,7 @@ func (w *worker) fill(c *batch.Chunk) {
 			}
 			c.N += n
 		}
-		c.Full = more || c.N == full || rx.maxBytes > 0 && rx.room(c.N, bytes) == 0
+		c.Full = more || c.N == full || rx.maxBytes > 0 && rx.room(c.N-first, bytes) == 0 || w.slow.n > 0
 		if c.N == before || c.N == full || batch.Clock()-c.Received >= rx.maxDelay {
 			break
 		}
@@ -124,7 +125,7 @@ func (w *worker) flushReceived() {
 	}
 }
 
-// room returns how many packets of any length fit a chunk of n packets with a number of bytes.
+// room returns how many more packets of any length fit a chunk with n received packets of a number of bytes.
 func (rx *receiver) room(n, bytes int) int {
 	if n == 0 {
 		return max(1, rx.maxBytes/rx.maxFrame)

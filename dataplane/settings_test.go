@@ -83,10 +83,12 @@ func TestWaitingPacketsLeaveRoomInShortChunks(t *testing.T) {
 	for name, x := range map[string]struct {
 		waiting, payload []byte // of packets
 		maxBytes         int
+		least            float64 // packets that a chunk transmits on average
 	}{
-		"received":                    {nil, nil, 0},
-		"received, limited in bytes":  {long, nil, 16 << 10},
-		"of the slow path: fragments": {nil, make([]byte, 1650), 0},
+		"received":                            {nil, nil, 0, limit / 4},
+		"received, limited in bytes":          {long, nil, 16 << 10, limit / 4},
+		"received, fewer bytes than a packet": {nil, nil, 50, 0.5},
+		"of the slow path: fragments":         {nil, make([]byte, 1650), 0, limit / 4},
 	} {
 		r := newRig(t, 1024)
 		r.fib.SetAdjacency(r.adj[0], 0, 0)
@@ -117,8 +119,30 @@ func TestWaitingPacketsLeaveRoomInShortChunks(t *testing.T) {
 		changing.Wait()
 		r.queues[0].Pause()
 		r.stop()
-		if n, chunks := after.Ports[1].TxPackets-before.Ports[1].TxPackets, after.Chunks-before.Chunks; n < chunks*limit/4 {
-			t.Errorf("%s: %d packets transmitted by %d chunks, want %d at least by each", name, n, chunks, limit/4)
+		if n, chunks := after.Ports[1].TxPackets-before.Ports[1].TxPackets, after.Chunks-before.Chunks; float64(n) < float64(chunks)*x.least {
+			t.Errorf("%s: %d packets transmitted by %d chunks, want %v at least by each", name, n, chunks, x.least)
+		}
+	}
+}
+
+// Packets of the host find places beside a flood of packets that the slow path fragments.
+func TestHostPacketsPassBesideFragments(t *testing.T) {
+	for _, limit := range []int{16, 256} {
+		r, h := newRig(t, 1024), &host{}
+		r.config.MaxPackets, r.config.Workers[0].Host = limit, h
+		for range 2000 {
+			h.sends = append(h.sends, testutil.UDP4("192.0.2.9", "10.1.0.2", 1, 2)[14:])
+		}
+		r.queues[0].Play([][]byte{testutil.UDP4("192.0.2.1", "10.1.0.1", 1, 2, make([]byte, 1650)...)}, -1)
+		r.start()
+		r.wait("chunks", func(s *dataplane.Stats) bool { return s.Chunks > 3000 })
+		h.mu.Lock()
+		left := len(h.sends)
+		h.mu.Unlock()
+		r.queues[0].Pause()
+		r.stop()
+		if left > 0 {
+			t.Errorf("%d of 2000 packets of the host are left after 3000 chunks of up to %d packets", left, limit)
 		}
 	}
 }

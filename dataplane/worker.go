@@ -31,7 +31,7 @@ import (
 //
 // Order: chunks of a lane complete in the order of submission and packets of a chunk in the order of
 // arrival, so packets of a lane, and with them flows, that share an ingress and an egress queue are not
-// reordered. The exception are packets in the pending queue.
+// reordered. The exception are packets in the pending queue and on the slow path.
 type worker struct {
 	// Fast path.
 	rx       receiver

@@ -106,7 +106,7 @@ const (
 // Batch limits chunks of packets.
 type Batch struct {
 	MaxPackets int           // in a chunk; 0: DefaultMaxPackets, or gpu.SecuredPackets in an IPsec gateway with a GPU
-	MaxBytes   int           // in a chunk of several packets; 0: any number
+	MaxBytes   int           // of the received packets of a chunk, if there are several; 0: any number, or gpu.SecuredChunk
 	MaxDelay   time.Duration // of the first packet of a chunk
 }
 
