@@ -53,14 +53,14 @@ func newHostPath(q HostQueue, burst int) hostPath {
 	return hostPath{HostQueue: q, frames: make([]batch.Frame, 0, burst), packets: make([][]byte, 0, burst), results: make([]offload.Result, burst)}
 }
 
-// receiveFromHost enqueues packets of the host. The outbound policies apply to them.
-func (w *worker) receiveFromHost(h *hostPath, now time.Duration) {
+// receiveFromHost enqueues packets of the host, until the slow path's queue has most packets or hostRoom. The outbound policies apply to them.
+func (w *worker) receiveFromHost(h *hostPath, now time.Duration, most int) {
 	if h.HostQueue == nil || !h.more && now-h.last < hostPollInterval {
 		return
 	}
 	h.last, h.more = now, true
 	for h.more {
-		room := min(hostBurst, hostRoom-w.slow.n, w.pool.Len())
+		room := min(hostBurst, min(hostRoom, most)-w.slow.n, w.pool.Len())
 		if room <= 0 {
 			return
 		}

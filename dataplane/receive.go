@@ -12,8 +12,8 @@ type receiver struct {
 	filled     []Queue       // of these, the ones that get frames to receive into
 	first      int           // queue that is polled first for the next chunk
 	quota      int           // packets of a queue before the next queue is polled
-	maxPackets int           // per chunk
-	maxBytes   int           // per chunk; 0 for any number
+	maxPackets int           // per chunk: see limit
+	maxBytes   int           // of the received packets of a chunk; 0 for any number
 	maxFrame   int           // bytes of the longest frame
 	maxDelay   time.Duration // from the first packet of a chunk to its submission
 	tallies    []tally       // by port, for the chunk being filled
@@ -40,8 +40,8 @@ func (w *worker) receive(now time.Duration) bool {
 	}
 	most := c.N + (len(c.In)-c.N+1)/2 // of the slow path: half of the room that is left, usually more than its queue has
 	w.slow.drainTo(c, most)
-	w.receiveFromHost(&w.host, now) // behind them, when its queue has places
-	w.receiveFromHost(&w.exit, now)
+	w.receiveFromHost(&w.host, now, most-c.N) // behind them, when its queue has places
+	w.receiveFromHost(&w.exit, now, most-c.N)
 	w.slow.drainTo(c, most)
 	w.fill(c)
 	if c.N == 0 {
@@ -92,7 +92,7 @@ func (w *worker) fill(c *batch.Chunk) {
 			}
 			c.N += n
 		}
-		c.Full = more || c.N == full || rx.maxBytes > 0 && rx.room(c.N-first, bytes) == 0 || w.slow.n > 0
+		c.Full = more || c.N == full || rx.maxBytes > 0 && rx.room(c.N-first, bytes) == 0 || w.slow.n > 0 || w.host.more || w.exit.more
 		if c.N == before || c.N == full || batch.Clock()-c.Received >= rx.maxDelay {
 			break
 		}

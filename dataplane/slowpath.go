@@ -15,8 +15,8 @@ import (
 // reassembles fragments of ESP (reassembly.go), delivers packets to the host (host.go) and lets Linux forward
 // packets to interfaces that are not ports (exit.go).
 //
-// The resulting packets enter the next chunk like received packets. The queue is short, and a chunk has room for received packets besides
-// (receiver.limit), so a flood of exceptions does not displace these.
+// The resulting packets enter the next chunks like received packets. The queue is short, and a chunk has room for received packets besides
+// (receiver.limit).
 type slowPath struct {
 	n      int // packets in queue
 	icmp   icmpSender
