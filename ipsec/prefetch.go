@@ -53,6 +53,7 @@ func PrefetchInbound(sas []*SA) {
 	PrefetchOpened(sas)
 }
 
+// PrefetchOpened: see PrefetchInbound.
 func PrefetchOpened(sas []*SA) { prefetch.Write(sas, contended) }
 
 func PrefetchWindows(sas []*SA, seqs []uint64, w int) {
@@ -64,6 +65,7 @@ func PrefetchWindows(sas []*SA, seqs []uint64, w int) {
 	PrefetchWords(sas, seqs)
 }
 
+// PrefetchWords: see PrefetchInbound.
 func PrefetchWords(sas []*SA, seqs []uint64) {
 	var words [MaxPrefetch]*atomic.Uint64
 	for i, s := range sas {

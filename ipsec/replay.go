@@ -35,8 +35,8 @@ func (w *window) start(size int, short []atomic.Uint64) {
 	}
 	w.size = uint64(size)
 	if w.ring = short[:min(words, len(short))]; words > len(short) {
-		// The unused words make the distance of rings no power of two. If 8 workers share SAs evenly, those of one worker would be in
-		// few sets of a cache.
+		// The unused words make the distance of rings no power of two. Otherwise, with SAs that 8 workers share evenly, the rings of one
+		// worker would be in few sets of a cache.
 		w.ring = make([]atomic.Uint64, words, words+8)
 	}
 }

@@ -17,8 +17,9 @@ import (
 // Layout: an SA's fields are rarely in the nearest caches, and a written cache line is in the
 // writer's cache. Fields that every packet reads come first, rarely used ones next, and those that
 // workers write last, in pairs of lines, since processors fetch two lines at a time. A packet of an
-// IPv4 tunnel touches the first pair, one line of the last pair and one of its worker's, and if it is received a word of the window. One
-// that a device has opened touches only a line of the last pair and the word, if its worker is the SA's first.
+// IPv4 tunnel touches the first pair, one line of the last pair and one of its worker's; if it is received, also a word of the window. A
+// packet that a device has opened touches only a line of the last pair and that word, if its worker is the first that received packets of
+// the SA.
 type SA struct {
 	// Read by every packet, rarely written.
 	state     atomic.Uint32 // the reason why packets are refused, or live

@@ -42,9 +42,9 @@ func (l TunnelLayout) ESPLen(n int) int {
 // Counts are packets and bytes of an SA that one worker counts.
 type Counts struct{ packets, bytes counter.Counter }
 
-// Counts returns those of a worker, for packets that a device has sealed or opened. Adding to them checks no limit. Those of the first
-// worker that asks for an inbound SA are in the line of the window, which it changes anyway when it confirms their numbers, many at once.
-// Count adds to others, as it is called for each packet, and other workers read that line.
+// Counts returns those of a worker, for packets that a device has sealed or opened. Adding to them checks no limit. For an inbound SA, those
+// of the first worker that asks are in the cache line of the window, which it changes anyway when it confirms the numbers of several packets.
+// Count has counters elsewhere: it is called for each packet, and other workers read that line.
 func (s *SA) Counts(w int) *Counts {
 	if s.direction == In && (s.main.Load() == int32(w)+1 || s.main.CompareAndSwap(0, int32(w)+1)) {
 		return &s.mainCounts

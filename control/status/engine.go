@@ -34,7 +34,7 @@ type Engine struct {
 	Cores           []int    `json:"cores"`                  // CPU cores of the workers
 	NUMANodes       []int    `json:"numa_nodes,omitempty"`   // NUMA nodes of these cores, on hosts with several nodes
 	HugePages       bool     `json:"huge_pages"`             // true if huge pages back the frame memory
-	MaxPackets      int      `json:"max_packets"`            // maximum packets per chunk
+	MaxPackets      int      `json:"max_packets"`            // packets per chunk: see batch.max_packets
 	MaxDelayNS      int64    `json:"max_delay_ns"`           // maximum delay of a chunk, ns
 	Chunks          uint64   `json:"chunks"`                 // processed chunks
 	Packets         uint64   `json:"packets"`                // processed packets
