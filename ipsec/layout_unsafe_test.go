@@ -21,8 +21,7 @@ func TestSALayoutInCacheLines(t *testing.T) {
 	}{
 		{"what packets read", unsafe.Offsetof(s.state), unsafe.Offsetof(s.outerHeader) + packet.IPv4Len, 0, 2},
 		{"what workers need to take numbers of outbound ones", unsafe.Offsetof(s.sequence), unsafe.Offsetof(s.nonces) + 8, contended + line, 1},
-		{"what they do of inbound ones", unsafe.Offsetof(s.replay), unsafe.Offsetof(s.main) + 4, contended, 1},
-		{"the words of a short window", unsafe.Offsetof(s.shortRing), unsafe.Offsetof(s.shortRing) + unsafe.Sizeof(s.shortRing), contended + line, 1},
+		{"what they do of inbound ones", unsafe.Offsetof(s.replay), unsafe.Offsetof(s.mainCounts) + unsafe.Sizeof(s.mainCounts), contended, 1},
 		{"what one worker writes", unsafe.Offsetof(w.packets), unsafe.Offsetof(w.reserved) + unsafe.Sizeof(w.reserved), 0, 1},
 	} {
 		if field.at < field.lines || field.end > field.lines+field.n*line {

@@ -1,10 +1,6 @@
 package ipsec
 
-import (
-	"sync/atomic"
-
-	"github.com/warproute/warproute/internal/prefetch"
-)
+import "github.com/warproute/warproute/internal/prefetch"
 
 // contended is the offset in an SA of the pair of lines that all workers write: see SA.
 const contended = 2 * linePair
@@ -29,13 +25,6 @@ func Prefetch(sas []*SA, w int, keys bool) (some uint64) {
 		own[i] = &s.workers[w]
 	}
 	prefetch.Write(own[:len(sas)], 0)
-	if sas[0].direction == In { // the word of the window that most packets change
-		var words [MaxPrefetch]*atomic.Uint64
-		for i, s := range sas {
-			words[i] = s.replay.newestWord()
-		}
-		prefetch.Write(words[:len(sas)], 0)
-	}
 	if keys {
 		for _, s := range sas {
 			some += s.transforms[w].Prefetch()
@@ -44,32 +33,21 @@ func Prefetch(sas []*SA, w int, keys bool) (some uint64) {
 	return some
 }
 
-// PrefetchInbound prefetches inbound SAs again, and PrefetchWindows, some packets later, the words of their
-// windows that Confirm and Count need. A device has had the packets for so long that the
-// fields have left the caches. PrefetchOpened and PrefetchWords do that for ConfirmBlock, and for the Counts of an SA's first
-// worker. Each takes up to MaxPrefetch SAs.
+// PrefetchInbound prefetches inbound SAs again, and PrefetchCounts, some packets later, what else a worker needs for Confirm and Count.
+// A device has had the packets for so long that the fields have left the caches. Each takes up to MaxPrefetch SAs.
 func PrefetchInbound(sas []*SA) {
 	prefetch.Read(sas, 0)
 	PrefetchOpened(sas)
 }
 
-// PrefetchOpened: see PrefetchInbound.
-func PrefetchOpened(sas []*SA) { prefetch.Write(sas, contended) }
-
-func PrefetchWindows(sas []*SA, seqs []uint64, w int) {
+// PrefetchCounts: see PrefetchInbound.
+func PrefetchCounts(sas []*SA, w int) {
 	var own [MaxPrefetch]*worker
 	for i, s := range sas {
 		own[i] = &s.workers[w]
 	}
 	prefetch.Write(own[:len(sas)], 0)
-	PrefetchWords(sas, seqs)
 }
 
-// PrefetchWords: see PrefetchInbound.
-func PrefetchWords(sas []*SA, seqs []uint64) {
-	var words [MaxPrefetch]*atomic.Uint64
-	for i, s := range sas {
-		words[i] = s.replay.word(seqs[i])
-	}
-	prefetch.Write(words[:len(sas)], 0)
-}
+// PrefetchOpened prefetches what the first worker of SAs needs for ConfirmBlock, and for its Counts. It takes up to MaxPrefetch SAs.
+func PrefetchOpened(sas []*SA) { prefetch.Write(sas, contended) }

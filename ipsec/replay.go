@@ -7,47 +7,44 @@ import (
 )
 
 // window is an anti-replay window (RFC 4303 section 3.4.3, RFC 6479). Sequence numbers are in
-// blocks of 32. Word i of the ring holds the bits of the newest received block b with
-// b mod len(ring) = i, and the lower 32 bits of b above them. A word is replaced as a whole by
-// compare-and-swap, so exactly one of several workers sets a bit, without a lock.
+// blocks of 32. A word holds the bits of a received block, and the lower 32 bits of its number above them. It is
+// replaced as a whole by compare-and-swap, so exactly one of several workers sets a bit, without a lock.
+//
+// The word of the newest block is the head, beside the other fields, so that most packets touch one cache line. Before a newer block
+// replaces it, a worker copies it to the ring; it is replaced only if it still has exactly the bits that were copied. Word i of the
+// ring holds the newest block b with b mod len(ring) = i, apart from the head's, of which it may have an earlier copy.
 //
 // A word is never replaced by one of an older block. The ring is longer than the window, so a
 // number whose word has a newer block is older than the window.
-//
-// The highest number is that of the highest bit of the newest block. So most packets change one word.
 type window struct {
-	newest atomic.Uint64 // block number; stored after the word of the block
+	head   atomic.Uint64 // its highest bit is that of the highest number
+	newest atomic.Uint64 // number of the head's block; stored after the head
 	size   uint64        // in numbers; 0: accept all
 	ring   []atomic.Uint64
 }
 
 const (
-	blockBits  = 32
-	shortWords = 4 // of the ring of a window of up to 64 numbers
+	blockBits = 32
+	lineWords = 8 // in a cache line
 )
 
-// start starts a window of a number of sequence numbers. The ring is short, if that has enough words: allocated alone, so few words would
-// share a cache line with those of other SAs, which other workers write.
-func (w *window) start(size int, short []atomic.Uint64) {
+// start starts a window of a number of sequence numbers.
+func (w *window) start(size int) {
 	words := 1
 	for words*blockBits < size+2*blockBits { // the window may begin and end inside a block
 		words *= 2
 	}
 	w.size = uint64(size)
-	if w.ring = short[:min(words, len(short))]; words > len(short) {
-		// The unused words make the distance of rings no power of two. Otherwise, with SAs that 8 workers share evenly, the rings of one
-		// worker would be in few sets of a cache.
-		w.ring = make([]atomic.Uint64, words, words+8)
-	}
+	w.ring = make([]atomic.Uint64, words, max(words, lineWords)) // at least a cache line: other workers write the words of other SAs
 }
 
 // highest returns the highest number that was accepted or skipped, 0 without one. While workers accept numbers, it is an accepted one,
 // and not below any whose acceptance ended before the call.
 func (w *window) highest() uint64 {
 	block := w.newest.Load()
-	word := w.word(block * blockBits).Load()
-	block += uint64(age(word, block)) // a newer one may have its word already
-	return block*blockBits + uint64(max(1, bits.Len32(uint32(word)))) - 1
+	head := w.head.Load()
+	block += uint64(age(head, block)) // it may be newer
+	return block*blockBits + uint64(max(1, bits.Len32(uint32(head)))) - 1
 }
 
 // age returns the number of blocks by which a word is newer than a block.
@@ -65,7 +62,13 @@ func (w *window) skip(seq uint64) {
 		w.ring[i].Store(b<<blockBits | math.MaxUint32)
 	}
 	inBlock := seq%blockBits + 1 // numbers of its block that are skipped
-	w.ring[block%uint64(len(w.ring))].Store(block<<blockBits | (1<<inBlock - 1))
+	w.continueAt(block, block<<blockBits|(1<<inBlock-1))
+}
+
+// continueAt stores the word of the newest block. No worker may use the window.
+func (w *window) continueAt(block, word uint64) {
+	w.word(block).Store(word)
+	w.head.Store(word)
 	w.newest.Store(block)
 }
 
@@ -97,7 +100,10 @@ func (w *window) fresh(seq uint64) bool {
 	if w.old(block)&bit != 0 {
 		return false
 	}
-	word := w.word(seq).Load()
+	word := w.head.Load()
+	if age(word, block) > 0 {
+		word = w.word(block).Load()
+	}
 	newer := age(word, block)
 	return newer < 0 || newer == 0 && word&bit == 0
 }
@@ -164,36 +170,55 @@ func (w *window) old(block uint64) (numbers uint64) {
 	return numbers
 }
 
-// mark sets bits of a block in the ring, and returns those that were not set, none if a newer block has the word.
+// mark sets bits of a block, and returns those that were not set, none if the ring's word holds a newer block.
 func (w *window) mark(block, numbers uint64) (fresh uint64) {
-	for word := w.word(block * blockBits); numbers != 0; {
-		old := word.Load()
-		now := block<<32 | numbers
-		if newer := age(old, block); newer > 0 {
-			return 0
-		} else if newer == 0 {
-			numbers &^= old
-			now = old | numbers
+	for numbers != 0 {
+		head := w.head.Load()
+		next := block<<blockBits | numbers
+		switch newer := age(head, block); {
+		case newer > 0:
+			return setBits(w.word(block), block, numbers)
+		case newer == 0:
+			numbers &^= head
+			next = head | numbers
+		default:
+			w.copyHead(head, block+uint64(newer))
 		}
-		if numbers == 0 || word.CompareAndSwap(old, now) {
+		if numbers == 0 || w.head.CompareAndSwap(head, next) {
 			break
 		}
 	}
 	return numbers
 }
 
-// word returns the word of a number, or nil without a window.
-func (w *window) word(seq uint64) *atomic.Uint64 {
-	if len(w.ring) == 0 {
-		return nil
-	}
-	return &w.ring[seq/blockBits%uint64(len(w.ring))]
+// copyHead copies a word of the head, which is one of a block, to the ring. The head may have been replaced meanwhile, and the ring's
+// word may have more bits.
+func (w *window) copyHead(head, block uint64) {
+	setBits(w.word(block), block, head&math.MaxUint32)
 }
 
-// newestWord returns the word of the newest block, which most packets change.
-func (w *window) newestWord() *atomic.Uint64 { return w.word(w.newest.Load() * blockBits) }
+// setBits sets bits of a block in a word of the ring, and returns those that were not set, none if the word holds a newer block.
+func setBits(word *atomic.Uint64, block, numbers uint64) (fresh uint64) {
+	for numbers != 0 {
+		old := word.Load()
+		next := block<<blockBits | numbers
+		if newer := age(old, block); newer > 0 {
+			return 0
+		} else if newer == 0 {
+			numbers &^= old
+			next = old | numbers
+		}
+		if numbers == 0 || word.CompareAndSwap(old, next) {
+			break
+		}
+	}
+	return numbers
+}
 
-// raise makes a block the newest one, unless a newer one is. The word of the block is stored already.
+// word returns the ring's word for a block.
+func (w *window) word(block uint64) *atomic.Uint64 { return &w.ring[block%uint64(len(w.ring))] }
+
+// raise makes a block the newest one, unless a newer one is. The head is stored already.
 func (w *window) raise(block uint64) {
 	for {
 		newest := w.newest.Load()

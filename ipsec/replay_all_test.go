@@ -3,6 +3,7 @@ package ipsec
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -30,7 +31,7 @@ func TestAcceptAllEqualsTheModel(t *testing.T) {
 	for _, size := range []int{0, 1, 31, 32, 33, 64, 1000, 4096} {
 		rnd := rand.New(rand.NewPCG(uint64(size), 1))
 		var w window
-		w.start(size, nil)
+		w.start(size)
 		m := model{size: uint64(size), seen: map[uint64]bool{}}
 		accepted := 0
 		for range 2000 {
@@ -62,7 +63,7 @@ func TestAcceptBitsEqualsTheModel(t *testing.T) {
 		for _, base := range []uint64{0, 1<<32 - 2000, 1<<64 - 200_000} {
 			rnd := rand.New(rand.NewPCG(uint64(size), base))
 			var w window
-			w.start(size, nil)
+			w.start(size)
 			w.skip(base)
 			m := model{size: uint64(size), top: base, seen: map[uint64]bool{}}
 			for i := range min(base, uint64(size)) {
@@ -114,10 +115,32 @@ func TestAcceptBitsEqualsTheModel(t *testing.T) {
 	}
 }
 
+// TestALateCopyOfTheHeadChangesNothing: a worker has read the head, and copies it to the ring when others have added numbers, and
+// newer blocks.
+func TestALateCopyOfTheHeadChangesNothing(t *testing.T) {
+	const block = 100
+	for newer := range uint64(20) {
+		for _, i := range []uint64{0, 5, 30} {
+			var w window
+			w.start(320) // a ring of 16 words
+			w.accept(block*blockBits + i)
+			late := w.head.Load()
+			for _, seq := range []uint64{block*blockBits + i + 1, (block+newer)*blockBits + 7, block*blockBits + 9} {
+				w.accept(seq)
+			}
+			ring := w.appendWords(nil)
+			w.copyHead(late, block)
+			if now := w.appendWords(nil); !slices.Equal(now, ring) {
+				t.Fatalf("number %d, %d blocks later: the words were %x, and are %x", i, newer, ring, now)
+			}
+		}
+	}
+}
+
 func TestOneOfSeveralWorkersAccepts(t *testing.T) {
 	const workers, numbers = 4, 50_000
 	var w window
-	w.start(64, nil)
+	w.start(64)
 	var accepted [numbers + 1]atomic.Uint32
 	var ended sync.WaitGroup
 	for range workers {

@@ -38,7 +38,7 @@ func TestReplayEqualsTheModel(t *testing.T) {
 		for _, start := range []uint64{0, 1<<32 - 100, 1<<36 - 5, 1<<37 + 3, math.MaxUint64 - 300_000} {
 			rnd := rand.New(rand.NewPCG(uint64(size), start))
 			var w window
-			w.start(size, nil)
+			w.start(size)
 			m := model{size: uint64(size), seen: map[uint64]bool{}}
 			if start > 0 {
 				w.skip(start)
@@ -80,7 +80,7 @@ func TestReplayEqualsTheModel(t *testing.T) {
 func TestConcurrentDuplicatesAreAcceptedOnce(t *testing.T) {
 	const workers, numbers, size = 4, 30_000, 4096
 	var w window
-	w.start(size, nil)
+	w.start(size)
 	accepted := make([]atomic.Uint32, numbers+1)
 	var group sync.WaitGroup
 	for g := range workers {
@@ -105,7 +105,7 @@ func TestConcurrentDuplicatesAreAcceptedOnce(t *testing.T) {
 	}
 	// The whole last window, by all workers at once.
 	var fresh window
-	fresh.start(size, nil)
+	fresh.start(size)
 	var total atomic.Uint32
 	for g := range workers {
 		group.Go(func() {
@@ -127,7 +127,7 @@ func TestConcurrentDuplicatesAreAcceptedOnce(t *testing.T) {
 func TestHighestNumberBesideWorkers(t *testing.T) {
 	const workers, numbers = 3, 200_000
 	var w window
-	w.start(32, nil) // a ring of few words
+	w.start(32) // a ring of few words
 	var next atomic.Uint64
 	var group sync.WaitGroup
 	for g := range workers {
@@ -154,6 +154,20 @@ func TestHighestNumberBesideWorkers(t *testing.T) {
 	}
 }
 
+// The highest number is right while a worker has stored a newer head, and not its block's number yet.
+func TestHighestNumberWhileTheHeadIsNewer(t *testing.T) {
+	for _, newer := range []uint64{1, 2, 5, 1 << 20} {
+		var w window
+		w.start(64)
+		w.skip(1<<37 - 40) // the lower half of the block's number wraps
+		block := w.newest.Load() + newer
+		w.mark(block, 1<<3)
+		if got, want := w.highest(), block*blockBits+3; got != want {
+			t.Errorf("%d blocks newer: highest %d, want %d", newer, got, want)
+		}
+	}
+}
+
 // RFC 4303 appendix A2.2, in its own words.
 func TestTheUpperHalfIsInferred(t *testing.T) {
 	appendix := func(w uint32, th, tl, seql uint32) (uint32, bool) {
@@ -174,7 +188,7 @@ func TestTheUpperHalfIsInferred(t *testing.T) {
 			for _, tl := range edges {
 				for _, low := range edges {
 					var w window
-					w.start(int(size), nil)
+					w.start(int(size))
 					w.skip(uint64(th)<<32 | uint64(tl))
 					want, wantOK := appendix(size, th, tl, low)
 					got, ok := w.infer(low)
@@ -276,7 +290,7 @@ func TestSkippedNumbersAreNotAccepted(t *testing.T) {
 	for _, size := range []int{64, 1024, 4096} {
 		for _, top := range []uint64{1, 31, 32, 63, 64, 5000, 1 << 33} {
 			var w window
-			w.start(size, nil)
+			w.start(size)
 			w.accept(1)
 			w.skip(top)
 			for i := range min(top, uint64(size)+100) {

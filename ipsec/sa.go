@@ -17,9 +17,9 @@ import (
 // Layout: an SA's fields are rarely in the nearest caches, and a written cache line is in the
 // writer's cache. Fields that every packet reads come first, rarely used ones next, and those that
 // workers write last, in pairs of lines, since processors fetch two lines at a time. A packet of an
-// IPv4 tunnel touches the first pair, one line of the last pair and one of its worker's; if it is received, also a word of the window. A
-// packet that a device has opened touches only a line of the last pair and that word, if its worker is the first that received packets of
-// the SA.
+// IPv4 tunnel touches the first pair, one line of the last pair and one of its worker's. A packet that a device has opened touches only a
+// line of the last pair, if its worker is the first that received packets of the SA. A received packet also touches the ring of the window
+// if its number is not in the block of the highest one.
 type SA struct {
 	// Read by every packet, rarely written.
 	state     atomic.Uint32 // the reason why packets are refused, or live
@@ -60,18 +60,16 @@ type SA struct {
 	key        *device.Key // see DeviceKey
 	erase      func()      // overwrites the keys on devices; may be nil
 	loan       atomic.Pointer[loan]
-	_          [linePair - 24 - 80]byte
+	main       atomic.Int32 // inbound: the worker that counts in mainCounts, plus 1; 0: none yet
+	_          [linePair - 24 - 84]byte
 
-	// Written by all workers. A line for received packets, and one for the numbers of sent packets or the words of a short window.
+	// Written by all workers. A line for received packets, and one for the numbers of sent packets.
 	replay     window
 	mainCounts Counts
-	main       atomic.Int32 // inbound: the worker that counts in mainCounts, plus 1; 0: none yet
-	_          [linePair/2 - 60]byte
 	sequence   atomic.Uint64 // outbound: last number taken, or lent; see lent
 	limit      atomic.Uint64 // see Limit; 0: none
 	nonces     *Nonces       // outbound; constant, but in the line that takers of numbers fetch anyway
-	shortRing  [shortWords]atomic.Uint64
-	_          [linePair/2 - 24 - 8*shortWords]byte
+	_          [linePair/2 - 24]byte
 }
 
 // linePair is the number of bytes that processors fetch together: two cache lines.
@@ -145,7 +143,7 @@ func NewSA(c Config, workers int) (*SA, error) {
 	}
 	s.describeHeaders(&c)
 	if c.Direction == In {
-		s.replay.start(c.ReplayWindow, s.shortRing[:])
+		s.replay.start(c.ReplayWindow)
 	}
 	return s, nil
 }

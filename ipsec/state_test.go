@@ -88,6 +88,29 @@ func TestContinuedSAWithAnotherWindow(t *testing.T) {
 	}
 }
 
+// With words that do not have the highest number, all numbers up to it are received.
+func TestContinuedSAWithWordsOfAnotherNumber(t *testing.T) {
+	in := func(c *Config) { c.Direction, c.ReplayWindow = In, 64 }
+	sa := stateSA(t, in)
+	for _, seq := range []uint64{70, 90, 100} {
+		sa.Accept(seq)
+	}
+	for _, highest := range []uint64{99, 101, 100 + 32, 100 + 4*32, 1 << 32} {
+		st := sa.State()
+		st.Sequence = highest
+		next := stateSA(t, in)
+		next.Continue(st)
+		for seq := highest - 70; seq <= highest; seq++ {
+			if next.Accept(seq) {
+				t.Errorf("up to %d: number %d is accepted", highest, seq)
+			}
+		}
+		if !next.Accept(highest + 1) {
+			t.Errorf("up to %d: the next number is refused", highest)
+		}
+	}
+}
+
 // A reserved nonce base is far from the current one, and from later ones.
 func TestReservedBaseIsFarFromOthers(t *testing.T) {
 	var n, next Nonces

@@ -20,8 +20,7 @@ func (s *Stage) Finish(in []batch.Frame, out []batch.Result, jobs []Job) (rerout
 	s.prefetchOpened(out[:min(block, len(out))], jobs)
 	for start := 0; start < len(in); start += block {
 		end := min(start+block, len(in))
-		sas, seqs := s.openJobs(jobs[start:end])
-		ipsec.PrefetchWindows(sas, seqs, s.worker)
+		ipsec.PrefetchCounts(s.openJobs(jobs[start:end]), s.worker)
 		s.prefetchOpened(out[end:min(end+block, len(out))], jobs[end:])
 		rerouted += s.finishBlock(in[start:end], out[start:end], jobs[start:end])
 	}
@@ -45,21 +44,19 @@ func (s *Stage) prefetchOpened(out []batch.Result, jobs []Job) {
 		prefetch.ReadAt(s.frames.Mem[packet.EthernetLen:], out)
 		prefetch.ReadAt(s.frames.Mem[packet.EthernetLen+packet.IPv4Len:], out) // ports may be in the next line
 	}
-	sas, _ := s.openJobs(jobs)
-	ipsec.PrefetchInbound(sas)
+	ipsec.PrefetchInbound(s.openJobs(jobs))
 }
 
-// openJobs returns the SAs and sequence numbers of packets that a device has opened, valid until
-// the next call.
-func (s *Stage) openJobs(jobs []Job) (sas []*ipsec.SA, seqs []uint64) {
+// openJobs returns the SAs of packets that a device has opened, valid until the next call.
+func (s *Stage) openJobs(jobs []Job) []*ipsec.SA {
 	n := 0
 	for i := range jobs {
 		if job := &jobs[i]; job.Kind == Open {
-			s.distinctSAs[n], s.seqs[n] = job.SA, job.Seq
+			s.distinctSAs[n] = job.SA
 			n++
 		}
 	}
-	return s.distinctSAs[:n], s.seqs[:n]
+	return s.distinctSAs[:n]
 }
 
 // finishBlock confirms the opened packets of a block and applies the policies to them. Packets that are

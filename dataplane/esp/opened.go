@@ -35,7 +35,7 @@ type opener struct {
 	pending, block uint32
 	last           uint16 // index in openedPackets.packets of the last packet with a pending number
 
-	listed  bool // in openedPackets.sas
+	listed  bool // in openedPackets.openers
 	limited bool // in packets or bytes: its packets need jobs
 	single  bool // numbers are confirmed one by one: the window is smaller than a block, but not 0
 	aead    bool
@@ -50,7 +50,8 @@ type opener struct {
 type openedPackets struct {
 	chunks  []openedChunk
 	packets []openedPacket // of the chunks, one chunk after the other
-	sas     []*opener      // in the order of their first packets
+	openers []*opener      // in the order of their first packets
+	sas     []*ipsec.SA    // theirs
 }
 
 type openedChunk struct {
@@ -68,14 +69,14 @@ type openedPacket struct {
 
 // begin begins a chunk. Without packets to confirm, the chunks before it are forgotten.
 func (x *openedPackets) begin(in []batch.Frame, out []batch.Result) {
-	if len(x.sas) == 0 {
+	if len(x.openers) == 0 {
 		x.chunks, x.packets = x.chunks[:0], x.packets[:0]
 	}
 	first, n := len(x.packets), len(x.packets)+len(in)
 	if n > cap(x.packets) { // once, with chunks of the usual size
 		most := max(n, openedMost)
 		x.packets = append(make([]openedPacket, 0, most), x.packets...)
-		x.chunks, x.sas = slices.Grow(x.chunks, most/block), slices.Grow(x.sas, most)
+		x.chunks, x.openers, x.sas = slices.Grow(x.chunks, most/block), slices.Grow(x.openers, most), slices.Grow(x.sas, most)
 	}
 	x.chunks, x.packets = append(x.chunks, openedChunk{in, out, first}), x.packets[:n]
 }
@@ -150,7 +151,7 @@ func (s *Stage) AddOpened(first int, results []batch.Result, reports []SAReport,
 		if o.pending == 0 {
 			o.block = ofWindow
 			if !o.listed {
-				x.sas, o.listed = append(x.sas, o), true
+				x.openers, x.sas, o.listed = append(x.openers, o), append(x.sas, o.SA), true
 			}
 		}
 		o.pending |= number
@@ -185,13 +186,12 @@ func (o *opener) fits(f batch.Frame, r batch.Result) bool {
 // ConfirmOpened is Finish for the packets that AddOpened has added: it applies replay windows, and counts the packets. Their frames
 // and results may not be used before.
 func (s *Stage) ConfirmOpened() {
-	all := s.opened.sas
-	s.prefetchOpeners(all[:min(block, len(all))])
-	for start := 0; start < len(all); start += block {
-		end := min(start+block, len(all))
-		s.prefetchPending(all[start:end])
-		s.prefetchOpeners(all[end:min(end+block, len(all))])
-		for _, o := range all[start:end] {
+	openers, sas := s.opened.openers, s.opened.sas
+	ipsec.PrefetchOpened(sas[:min(block, len(sas))])
+	for start := 0; start < len(sas); start += block {
+		end := min(start+block, len(sas))
+		ipsec.PrefetchOpened(sas[end:min(end+block, len(sas))])
+		for _, o := range openers[start:end] {
 			s.confirmPending(o)
 			if o.packets > 0 {
 				o.counts.Add(uint64(o.packets), uint64(o.bytes))
@@ -199,23 +199,8 @@ func (s *Stage) ConfirmOpened() {
 			o.packets, o.bytes, o.listed = 0, 0, false
 		}
 	}
-	s.opened.sas = all[:0]
-}
-
-// prefetchOpeners prefetches the windows of up to a block of SAs, with the counters of their first workers, and prefetchPending then the
-// words of the windows.
-func (s *Stage) prefetchOpeners(all []*opener) {
-	for i, o := range all {
-		s.distinctSAs[i] = o.SA
-	}
-	ipsec.PrefetchOpened(s.distinctSAs[:len(all)])
-}
-
-func (s *Stage) prefetchPending(all []*opener) {
-	for i, o := range all {
-		s.distinctSAs[i], s.seqs[i] = o.SA, uint64(o.block)*ipsec.WindowBlock
-	}
-	ipsec.PrefetchWords(s.distinctSAs[:len(all)], s.seqs[:len(all)])
+	clear(sas)
+	s.opened.openers, s.opened.sas = openers[:0], sas[:0]
 }
 
 // confirmPending confirms the pending numbers of an SA.

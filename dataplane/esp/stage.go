@@ -51,7 +51,7 @@ type Stage struct {
 	routed        routed
 
 	distinctSAs [block]*ipsec.SA // see distinct and openJobs
-	seqs        [block]uint64    // see openJobs and confirmAdmitted
+	seqs        [block]uint64    // see confirmAdmitted
 	fresh       [block]bool      // see confirmAdmitted
 	touched     uint64           // keeps the loads of ipsec.Prefetch alive
 	aead, hmac  int              // see Protected
