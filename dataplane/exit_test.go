@@ -2,11 +2,13 @@ package dataplane_test
 
 import (
 	"bytes"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane"
+	"github.com/warproute/warproute/dataplane/lane"
 	"github.com/warproute/warproute/fib"
 	"github.com/warproute/warproute/internal/offload"
 	"github.com/warproute/warproute/internal/testutil"
@@ -179,6 +181,40 @@ func TestExitsHaveCompleteChecksums(t *testing.T) {
 		r.startWithExit(h, fib.ExitIPv4, 1)
 		if right := bytes.Equal(h.delivered[0], whole[packet.EthernetLen:]); right != partial {
 			t.Errorf("port with incomplete checksums %v: complete %v", partial, right)
+		}
+	}
+}
+
+// endlessHost always has a packet more.
+type endlessHost struct {
+	host
+	packet []byte
+	sent   atomic.Int64
+}
+
+func (h *endlessHost) Receive(buffers [][]byte, sizes []int) (n int, more bool) {
+	for i := range buffers {
+		sizes[i] = copy(buffers[i], h.packet)
+	}
+	h.sent.Add(int64(len(buffers)))
+	return len(buffers), true
+}
+
+// The host, and interfaces that are not ports, each get about half of the places if both always have packets.
+func TestHostAndExitsSharePlaces(t *testing.T) {
+	for name, lanes := range map[string]*lane.Lanes{"one lane": nil, "two lanes": byDSCP(t, 2, 0)} {
+		r := newRig(t, 4096)
+		p := testutil.UDP4("192.0.2.9", "10.1.0.2", 1, 2)[14:]
+		host, exit := &endlessHost{packet: p}, &endlessHost{packet: p}
+		if lanes != nil {
+			r.useLanes(lanes)
+		}
+		r.config.MaxPackets, r.config.Workers[0].Host, r.config.Workers[0].Exit = 64, host, exit
+		r.start()
+		r.wait("chunks", func(s *dataplane.Stats) bool { return s.Chunks > 3000 })
+		r.stop()
+		if a, b := host.sent.Load(), exit.sent.Load(); a == 0 || b < a/2 || a < b/2 {
+			t.Errorf("%s: %d packets of the host, %d of other interfaces", name, a, b)
 		}
 	}
 }

@@ -53,6 +53,15 @@ func newHostPath(q HostQueue, burst int) hostPath {
 	return hostPath{HostQueue: q, frames: make([]batch.Frame, 0, burst), packets: make([][]byte, 0, burst), results: make([]offload.Result, burst)}
 }
 
+// receiveFromLinux is receiveFromHost for both paths. Each of them is first in every other call, so that neither takes all places.
+func (w *worker) receiveFromLinux(now time.Duration, most int) {
+	paths := [...]*hostPath{&w.host, &w.exit}
+	first := w.linuxFirst
+	w.linuxFirst ^= 1
+	w.receiveFromHost(paths[first], now, most)
+	w.receiveFromHost(paths[first^1], now, most)
+}
+
 // receiveFromHost enqueues packets of the host, until the slow path's queue has most packets or hostRoom. The outbound policies apply to them.
 func (w *worker) receiveFromHost(h *hostPath, now time.Duration, most int) {
 	if h.HostQueue == nil || !h.more && now-h.last < hostPollInterval {

@@ -40,8 +40,7 @@ func (w *worker) receive(now time.Duration) bool {
 	}
 	most := c.N + (len(c.In)-c.N+1)/2 // of the slow path: half of the room that is left, usually more than its queue has
 	w.slow.drainTo(c, most)
-	w.receiveFromHost(&w.host, now, most-c.N) // behind them, when its queue has places
-	w.receiveFromHost(&w.exit, now, most-c.N)
+	w.receiveFromLinux(now, most-c.N) // behind them, when its queue has places
 	w.slow.drainTo(c, most)
 	w.fill(c)
 	if c.N == 0 {

@@ -32,8 +32,7 @@ const (
 func (w *worker) receiveLanes(now time.Duration) bool {
 	w.capture = w.captures.Load()
 	w.expireFragments(now)
-	w.receiveFromHost(&w.host, now, slowPathSize)
-	w.receiveFromHost(&w.exit, now, slowPathSize)
+	w.receiveFromLinux(now, slowPathSize)
 	slow := w.slow.n
 	w.slow.n = 0
 	for i := 0; i < slow; i += sortBurst {

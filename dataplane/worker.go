@@ -62,6 +62,8 @@ type worker struct {
 	exit    hostPath // through Linux, to interfaces that are not ports
 	fib     *fib.FIB
 
+	linuxFirst int // 0 if the next poll of host and exit begins with host, else 1
+
 	hostTime         hostTime
 	transmitted      bool                     // packets to ports, since the last chunk
 	unprepared       int                      // last results of the dispatched chunk, for which prepare has not run
