@@ -157,8 +157,8 @@ bench-lookup: build ## measure the lookup tables next to bart and DPDK
 	scripts/need.sh gcc:gcc /usr/include/stdlib.h:libc6-dev pkg-config:pkg-config /usr/include/dpdk/rte_fib.h:libdpdk-dev
 	bin/warproute-bench lookup
 
-bench-gpu: build ## measure on one or two GPUs, with JSON in out/bench; needs root
-	scripts/bench-gpu.sh
+bench-gpu: build ## measure PARTS (all) on one or two GPUs, with JSON in out/bench; needs root
+	scripts/bench-gpu.sh bin/warproute-bench $(PARTS)
 
 PLOTS := $(wildcard docs/data/*.json)
 
