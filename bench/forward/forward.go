@@ -41,17 +41,17 @@ type Options struct {
 // Result is the result of a measurement. Rates are those of the median round.
 type Result struct {
 	testbed.Summary
-	Size      int                `json:"frame_bytes"`
-	Mpps      float64            `json:"mpps"`
-	Rounds    []float64          `json:"rounds_mpps"`
-	NsPacket  float64            `json:"ns_per_packet"`       // of one worker
-	CPU       float64            `json:"cpu_ns_per_packet"`   // without idle polls; without emulated NICs also without receive and transmit
-	Stages    map[string]float64 `json:"stage_ns_per_packet"` // of one worker
-	Limit     float64            `json:"limit_mpps"`          // of the same testbed with a null engine
-	PCIeLimit float64            `json:"pcie_limit_mpps,omitempty"`
-	Logical   string             `json:"logical,omitempty"` // kind of logical ports
-	VLANs     int                `json:"vlans,omitempty"`
-	Physical  float64            `json:"physical_mpps,omitempty"` // of the same packets by physical ports, in alternating rounds
+	Size      int                `json:"frame_bytes"`               // without FCS
+	Mpps      float64            `json:"mpps"`                      // million packets per second
+	Rounds    []float64          `json:"rounds_mpps"`               // of all rounds, in their order
+	NsPacket  float64            `json:"ns_per_packet"`             // of one worker
+	CPU       float64            `json:"cpu_ns_per_packet"`         // without idle polls; without emulated NICs also without receive and transmit
+	Stages    map[string]float64 `json:"stage_ns_per_packet"`       // of one worker, by stage of a chunk: wait, engine, order, tx and total
+	Limit     float64            `json:"limit_mpps"`                // of the same testbed with a null engine
+	PCIeLimit float64            `json:"pcie_limit_mpps,omitempty"` // of GPUs that only read and write the headers
+	Logical   string             `json:"logical,omitempty"`         // kind of logical ports
+	VLANs     int                `json:"vlans,omitempty"`           // of each port
+	Physical  float64            `json:"physical_mpps,omitempty"`   // of the same packets by physical ports, in alternating rounds
 }
 
 // variety returns the number of different frames: few enough for a cache with the random table, many

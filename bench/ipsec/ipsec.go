@@ -56,26 +56,26 @@ type Options struct {
 // Result is the result of a measurement. Rates are those of the median round.
 type Result struct {
 	testbed.Summary
-	Suite     string    `json:"suite"`
-	Direction string    `json:"direction"`
-	Sizes     []int     `json:"inner_bytes"` // round-robin
-	SAs       int       `json:"sas"`
-	Window    int       `json:"replay_window,omitempty"`
+	Suite     string    `json:"suite"`                      // cipher suite
+	Direction string    `json:"direction"`                  // encrypt or decrypt
+	Sizes     []int     `json:"inner_bytes"`                // round-robin
+	SAs       int       `json:"sas"`                        // each of a tunnel with its own policies
+	Window    int       `json:"replay_window,omitempty"`    // in packets, to decrypt
 	DMA       string    `json:"dma"`                        // copy: a core copies packets; none: they are in memory before they arrive
 	Prepared  int       `json:"prepared_packets,omitempty"` // of a worker in a round
 	Gbps      float64   `json:"gbit_per_second"`            // of inner IP packets
-	Mpps      float64   `json:"mpps"`
-	Rounds    []float64 `json:"rounds_mpps"`
-	Seconds   float64   `json:"seconds"`                   // of the median round, between its samples
-	NsPacket  float64   `json:"ns_per_packet"`             // of one worker
-	CPU       float64   `json:"cpu_ns_per_packet"`         // of all workers, without idle polls
-	Limit     float64   `json:"limit_mpps,omitempty"`      // of the same testbed with a null engine
-	PCIeLimit float64   `json:"pcie_limit_mpps,omitempty"` // of GPUs that only read and write packets of these sizes
-	Host      float64   `json:"host_mpps,omitempty"`       // of the same testbed with a null device
+	Mpps      float64   `json:"mpps"`                       // million packets per second
+	Rounds    []float64 `json:"rounds_mpps"`                // of all rounds, in their order
+	Seconds   float64   `json:"seconds"`                    // of the median round, between its samples
+	NsPacket  float64   `json:"ns_per_packet"`              // of one worker
+	CPU       float64   `json:"cpu_ns_per_packet"`          // of all workers, without idle polls
+	Limit     float64   `json:"limit_mpps,omitempty"`       // of the same testbed with a null engine
+	PCIeLimit float64   `json:"pcie_limit_mpps,omitempty"`  // of GPUs that only read and write packets of these sizes
+	Host      float64   `json:"host_mpps,omitempty"`        // of the same testbed with a null device
 
-	P50    float64            `json:"p50_us"` // of a chunk, from the first packet received to the last transmitted
-	P99    float64            `json:"p99_us"`
-	Stages map[string]float64 `json:"stage_ns_per_packet"`
+	P50    float64            `json:"p50_us"`              // of a chunk, from the first packet received to the last transmitted
+	P99    float64            `json:"p99_us"`              // the same
+	Stages map[string]float64 `json:"stage_ns_per_packet"` // of one worker, by stage of a chunk: wait, engine, order, tx and total
 	// Library is the time of an engine that only encrypts or decrypts the same packets with Go's
 	// crypto packages, in the same testbed and the same rounds.
 	Library float64 `json:"library_ns_per_packet"`

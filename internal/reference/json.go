@@ -31,6 +31,8 @@ var answers = []struct {
 	{"warproute trace", true, "control/status.Trace"},
 	{"warproute reload", false, "control/status.Reload"},
 	{"warproute upgrade", false, "control/status.Upgrade"},
+	{"warproute-bench forward", true, "bench/forward.Result"},
+	{"warproute-bench ipsec", true, "bench/ipsec.Result"},
 	{"warproute-bench load", true, "bench/testbed.LoadResult"},
 	{"warproute-bench express", true, "bench/ipsec.ExpressResult"},
 	{"warproute-bench choice", true, "bench/ipsec.ChoiceResult"},
