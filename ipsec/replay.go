@@ -191,8 +191,8 @@ func (w *window) mark(block, numbers uint64) (fresh uint64) {
 	return numbers
 }
 
-// copyHead copies a word of the head, which is one of a block, to the ring. The head may have been replaced meanwhile, and the ring's
-// word may have more bits.
+// copyHead copies what a worker has read as the head, the word of a block, to the ring. The head may have been replaced meanwhile, and
+// the ring's word may have more bits.
 func (w *window) copyHead(head, block uint64) {
 	setBits(w.word(block), block, head&math.MaxUint32)
 }

@@ -3,7 +3,7 @@
 # JSON results go to $OUT, by default out/bench, for `warproute-bench report`.
 #
 # It needs an NVIDIA GPU with its driver, 8 cores, and root for the demo. Gateways need 16 cores, of which half emulate NICs, and
-# 32 GiB of memory; two GPUs need 32.
+# 32 GiB of memory; two GPUs need 32 cores and 64 GiB.
 set -eu
 
 parts="lookup forward tenant ladder latency gateway suites sas tunnel small gpus2 load express choice demo"

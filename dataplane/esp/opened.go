@@ -51,7 +51,7 @@ type openedPackets struct {
 	chunks  []openedChunk
 	packets []openedPacket // of the chunks, one chunk after the other
 	openers []*opener      // in the order of their first packets
-	sas     []*ipsec.SA    // theirs
+	sas     []*ipsec.SA    // theirs, to prefetch them without the openers
 }
 
 type openedChunk struct {
