@@ -3,7 +3,6 @@ package gpu
 import (
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
-	"github.com/warproute/warproute/internal/prefetch"
 )
 
 const (
@@ -26,26 +25,6 @@ type firstPassTile struct {
 func (e *Engine) firstPassTile(f *flight, tile int) firstPassTile {
 	s, c, first, end := &e.mailbox.slots[f.slots[tile]], f.chunk, f.tileStart(tile), f.tileStart(tile+1)
 	return firstPassTile{c.In[first:end], c.Out[first:end], f.jobs[first:end], s.results[:end-first], s.saReports()[:end-first]}
-}
-
-// prefetchReports prefetches the results and reports of chunk i in flight, and of chunk i+1 if its first pass is finished. Chunks below
-// prefetched were prefetched before. It returns the new value of prefetched.
-func (e *Engine) prefetchReports(i, prefetched int) int {
-	for ; prefetched <= i+1 && prefetched < len(e.inFlight); prefetched++ {
-		f := &e.inFlight[prefetched]
-		switch {
-		case prefetched < i || f.placement != ExecutedOnGPU || f.pass != firstPass:
-			continue
-		case !e.firstPassDone(f):
-			return prefetched
-		}
-		for k := range f.tiles {
-			s, n := &e.mailbox.slots[f.slots[k]], f.tileStart(k+1)-f.tileStart(k)
-			prefetch.Lines(s.results[:n])
-			prefetch.Lines(s.saReports()[:n])
-		}
-	}
-	return prefetched
 }
 
 // countHostPackets returns the number of packets of a chunk to seal that the device has left to the host.

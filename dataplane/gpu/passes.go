@@ -149,7 +149,6 @@ func (e *Engine) advance() {
 // end would move replay windows past the packets of an older chunk (opensLast), or that has no slot for a last pass (lastPassBlocked).
 func (e *Engine) advanceLane(lane uint8) {
 	opens := false // an older chunk opensLast
-	prefetched := 0
 	for i := 0; e.lanes[lane].inFirstPass > 0 && i < len(e.inFlight); i++ {
 		f := &e.inFlight[i]
 		switch {
@@ -160,7 +159,6 @@ func (e *Engine) advanceLane(lane uint8) {
 			return
 		default:
 			e.lanes[lane].inFirstPass--
-			prefetched = e.prefetchReports(i, prefetched)
 			e.endFirstPass(f)
 			opens = opens || f.opensLast
 		}

@@ -62,7 +62,7 @@ var imports = []struct {
 	{"dataplane/cpu", []string{"batch", "dataplane/esp", "dataplane/inspect", "fib", "internal/prefetch", "ipsec/gateway", "lookup", "packet", "umem"}, "lookup and rewrite, after the IPsec stage; does not know workers or the GPU engine"},
 
 	{"dataplane/gpu/choice", []string{"batch"}, "times in, choices out; knows no engine"},
-	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "dataplane/esp", "dataplane/gpu/choice", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie", "packet", "internal/hostmem", "internal/ordered", "internal/prefetch"}, "an engine with the CPU engine as fallback; only cuda calls the driver"},
+	{"dataplane/gpu", []string{"batch", "cuda", "dataplane/cpu", "dataplane/esp", "dataplane/gpu/choice", "fib", "ipsec", "ipsec/device", "ipsec/gateway", "lookup/trie", "packet", "internal/hostmem", "internal/ordered"}, "an engine with the CPU engine as fallback; only cuda calls the driver"},
 
 	{"control/config", []string{"internal/netdev", "internal/placement", "internal/textfile", "ipsec/suite"}, "parses and validates the configuration, also against the host and the key lengths of suites"},
 	{"control/socket", nil, "carries any values"},

@@ -21,8 +21,3 @@ func readAt(base *byte, offsets *uint32, n int, apart uintptr)
 //
 //go:noescape
 func writeAt(base *byte, offsets *uint32, n int, apart uintptr)
-
-// lines prefetches n lines in a row, for reading.
-//
-//go:noescape
-func lines(first *byte, n int)

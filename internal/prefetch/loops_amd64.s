@@ -93,20 +93,3 @@ next:
 
 done:
 	RET
-
-// func lines(first *byte, n int)
-// Requires: MMX+
-TEXT ·lines(SB), NOSPLIT, $0-16
-	MOVQ first+0(FP), AX
-	MOVQ n+8(FP), CX
-
-next:
-	TESTQ      CX, CX
-	JZ         done
-	PREFETCHT0 (AX)
-	ADDQ       $0x40, AX
-	DECQ       CX
-	JMP        next
-
-done:
-	RET

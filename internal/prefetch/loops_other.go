@@ -8,5 +8,3 @@ func write(pointers **byte, n int, offset uintptr) {}
 
 func readAt(base *byte, offsets *uint32, n int, apart uintptr)  {}
 func writeAt(base *byte, offsets *uint32, n int, apart uintptr) {}
-
-func lines(first *byte, n int) {}

@@ -30,10 +30,3 @@ func WriteAt[M, T any](mem []M, items []T) {
 	var item T
 	writeAt((*byte)(unsafe.Pointer(unsafe.SliceData(mem))), (*uint32)(unsafe.Pointer(unsafe.SliceData(items))), len(items), unsafe.Sizeof(item))
 }
-
-// Lines prefetches the cache lines of items, for reading. The first item is at the start of a line.
-func Lines[T any](items []T) {
-	const lineBytes = 64
-	var item T
-	lines((*byte)(unsafe.Pointer(unsafe.SliceData(items))), (len(items)*int(unsafe.Sizeof(item))+lineBytes-1)/lineBytes)
-}

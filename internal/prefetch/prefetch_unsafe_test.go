@@ -20,9 +20,6 @@ func TestPrefetchHasNoEffectOnMemory(t *testing.T) {
 			ReadAt(lines[:], at)
 			WriteAt(lines[:], at)
 			WriteAt(lines[:0], at[:0])
-			Lines(lines[:])
-			Lines(lines[0][:1])
-			Lines[int](nil)
 		}
 	}
 	if n := testing.AllocsPerRun(10, ask); n != 0 {

@@ -13,7 +13,6 @@ func main() {
 	loop("write", "write prefetches them for writing. Processors without PREFETCHW do nothing.", prefetchw)
 	loopAt("readAt", "readAt prefetches the lines at n offsets from base, for reading. apart is the stride of the offsets in bytes.", prefetcht0)
 	loopAt("writeAt", "writeAt prefetches them for writing.", prefetchw)
-	lines()
 	Generate()
 }
 
@@ -68,24 +67,6 @@ func loopAt(name, doc string, prefetch func()) {
 	ADDQ(base, line)
 	prefetch()
 	ADDQ(apart, offsets)
-	DECQ(n)
-	JMP(LabelRef("next"))
-	Label("done")
-	RET()
-}
-
-// lines generates a function that prefetches consecutive lines.
-func lines() {
-	TEXT("lines", NOSPLIT, "func(first *byte, n int)")
-	Doc("lines prefetches n lines in a row, for reading.")
-	Pragma("noescape")
-	Load(Param("first"), line)
-	n := Load(Param("n"), GP64())
-	Label("next")
-	TESTQ(n, n)
-	JZ(LabelRef("done"))
-	prefetcht0()
-	ADDQ(Imm(64), line)
 	DECQ(n)
 	JMP(LabelRef("next"))
 	Label("done")
