@@ -135,7 +135,7 @@ func Run(o Options) (*Result, error) {
 		res.Logical, res.VLANs, res.Physical = o.Logical, o.VLANs, testbed.Median(physical).Mpps()
 	}
 	res.NsPacket = 1e3 * float64(c.Workers) / res.Mpps
-	res.CPU = res.NsPacket - median.Idle
+	res.CPU = median.Busy
 	if c.NICs == 0 {
 		res.CPU -= res.Stages[dataplane.StageWait.String()] + res.Stages[dataplane.StageTx.String()]
 	}
@@ -181,5 +181,5 @@ func measure(o Options, base *fib.FIB, engines testbed.Engines, tape *memport.Re
 	if dropped > 0 {
 		return r, fmt.Errorf("%d of %d packets dropped", dropped, after.Ports[0].RxPackets)
 	}
-	return testbed.NewRound(before, after, elapsed), nil
+	return testbed.NewRound(before, after, elapsed, o.Testbed.Offered()), nil
 }

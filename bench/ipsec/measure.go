@@ -62,7 +62,7 @@ func (t *traffic) newRound(before, after *dataplane.Stats, elapsed time.Duration
 	}
 	p0, b0 := inner(before)
 	p1, b1 := inner(after)
-	r := testbed.NewRound(before, after, elapsed)
+	r := testbed.NewRound(before, after, elapsed, t.Testbed.Offered())
 	r.Bytes = float64(b1-b0)/float64(p1-p0) - packet.EthernetLen
 	return r
 }

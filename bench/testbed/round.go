@@ -61,12 +61,12 @@ type Round struct {
 	Seconds  float64
 	Bytes    float64            // per packet, if the caller sets it
 	Stages   map[string]float64 // ns per packet
-	Idle     float64            // ns per packet
+	Busy     float64            // ns per packet, of the workers that packets are offered to, without idle polls
 	P50, P99 float64            // latency of a chunk in µs
 }
 
-// NewRound returns the traffic between two moments.
-func NewRound(before, after *dataplane.Stats, elapsed time.Duration) Round {
+// NewRound returns the traffic between two moments, of which packets were offered to the first offered workers.
+func NewRound(before, after *dataplane.Stats, elapsed time.Duration, offered int) Round {
 	r := Round{
 		Engine: after.Engine, Seconds: elapsed.Seconds(), Stages: map[string]float64{},
 		Packets: after.Ports[EgressPort].TxPackets - before.Ports[EgressPort].TxPackets,
@@ -75,7 +75,9 @@ func NewRound(before, after *dataplane.Stats, elapsed time.Duration) Round {
 		after.Stages[s].Sub(&before.Stages[s])
 		r.Stages[s.String()] = float64(after.Stages[s].Sum) / float64(r.Packets)
 	}
-	r.Idle = float64(after.Idle-before.Idle) / float64(r.Packets)
+	for w := range offered { // others may sleep: their time is idle only when a sleep ends
+		r.Busy += float64(after.Loads[w].Busy-before.Loads[w].Busy) / float64(r.Packets)
+	}
 	total := &after.Stages[dataplane.StageTotal]
 	r.P50, r.P99 = float64(total.Quantile(0.5))/1e3, float64(total.Quantile(0.99))/1e3
 	return r
