@@ -123,7 +123,8 @@ func (e *Engine) place(f *flight) Placement {
 		return p
 	}
 	request := blockRequest{home: int(e.number), reserved: e.reserved[f.chunk.Lane]}
-	free := e.pool.free(request.reserved)
+	f.free = e.pool.free(request.reserved)
+	free := f.free
 	if e.saturated(f.chunk) {
 		free = 0                             // to spread the chunk over
 		if int(f.chunk.Lane) == e.lastLane { // others have blocks of their own in front

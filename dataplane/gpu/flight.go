@@ -21,6 +21,7 @@ type flight struct {
 	slots     [maxTiles]uint16 // of its tiles, in order
 	tiles     int
 	needed    int           // slots for tiles of the usual size
+	free      int           // blocks of its lane that were free before it took some
 	blocks    uint32        // that must be awake for them
 	finished  int           // tiles whose results are copied
 	submitted time.Duration // by batch.Clock

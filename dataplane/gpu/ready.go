@@ -118,13 +118,14 @@ func (e *Engine) share(lane uint8) int { return e.available(lane) / int(e.pool.w
 // available returns the number of blocks for chunks of a lane.
 func (e *Engine) available(lane uint8) int { return e.pool.blocks - e.reserved[lane]*len(e.pool.words) }
 
-// saturated records a chunk, and reports whether the worker has more packets than it can process: it was not idle for some chunks,
-// and this one has left packets behind. Many small tiles would finish sooner, and take the worker time that it does not have.
+// saturated records a chunk, and reports whether there are more packets than are processed: this chunk has left some behind, and the worker
+// was not idle for some chunks, or has as many on the GPU, for which it may have waited. Many small tiles would finish sooner, but take the
+// worker more time, and pass the ticket lock more often.
 func (e *Engine) saturated(c *batch.Chunk) bool {
 	const chunks = 8
 	if c.Idle != e.idle {
 		e.idle, e.busy = c.Idle, 0
 	}
 	e.busy++
-	return c.Full && e.busy > chunks
+	return c.Full && (e.busy > chunks || e.lanes[c.Lane].n >= chunks)
 }

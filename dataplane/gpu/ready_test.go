@@ -213,3 +213,29 @@ func TestWorkerWaitsForTheChunksOfTheCPU(t *testing.T) {
 		t.Errorf("ready when the CPU has executed its chunk: %v", r.e.Ready(0))
 	}
 }
+
+// TestSaturated: a worker behind which packets are left, and which was not idle for 8 chunks or has as many on the GPU. While it waits for
+// slots, it is idle.
+func TestSaturated(t *testing.T) {
+	for _, c := range []struct {
+		what        string
+		full        bool
+		onGPU, busy int           // chunks
+		idle        time.Duration // since the chunk before
+		want        bool
+	}{
+		{"all packets are taken", false, 20, 20, 0, false},
+		{"few chunks", true, 7, 8, 0, true},
+		{"few chunks, shortly after the worker was idle", true, 7, 7, 0, false},
+		{"idle, few chunks", true, 7, 20, 1, false},
+		{"idle, many chunks", true, 8, 0, 1, true},
+		{"idle, many chunks of another lane", true, 0, 0, 1, false},
+	} {
+		e := &Engine{busy: c.busy}
+		e.lanes[1].n = 20
+		e.lanes[0].n = c.onGPU
+		if got := e.saturated(&batch.Chunk{Full: c.full, Idle: c.idle}); got != c.want {
+			t.Errorf("%s: saturated: %v", c.what, got)
+		}
+	}
+}

@@ -44,7 +44,8 @@ const (
 	hostChunks  = 256 // such chunks in a row end the assignment
 	assignPause = findPause
 
-	earlyShare = 5 // batches release the lock early if a worker's chunks of a lane need more slots than one in so many of the lane's blocks
+	earlyShare  = 5 // batches release the lock early if a worker's chunks of a lane need more slots than one in so many of the lane's blocks,
+	earlyUnused = 2 // or if at least one in so many of them is free
 )
 
 // observe records a chunk: its packets, those to seal, and those of one SA (see expectation.observe). asked is whether the device was
@@ -104,10 +105,12 @@ func ticketWords(ticket uint64, waits, early bool) batchWords {
 	return batchWords{line1: word}
 }
 
-// releasesEarly reports whether batches of a lane release the lock early, whatever the length of their packets: if its chunks need many
-// slots, the lock bounds their rate. With 8 busy workers, the chunks of each need fewer, and early release made long packets slower.
-func (e *Engine) releasesEarly(lane uint8) bool {
-	return e.lanes[lane].used*earlyShare > e.available(lane)
+// releasesEarly reports whether batches of a chunk release the lock early, whatever the length of their packets. That is so if the lock
+// bounds the rate, as chunks of the lane need many slots, or the latency, as many blocks are free, or as the chunk has more tiles than usual,
+// and so smaller batches. With 8 busy workers, none of this holds, and early release made long packets slower.
+func (e *Engine) releasesEarly(f *flight) bool {
+	lane, all := f.chunk.Lane, e.available(f.chunk.Lane)
+	return e.lanes[lane].used*earlyShare > all || f.free*earlyUnused >= all || f.tiles > f.needed
 }
 
 // releaseLock releases the ticket lock to the batch with a ticket. Chunks of two lanes may be released in another order than that of
@@ -127,7 +130,7 @@ func (e *Engine) postToAssign(f *flight) {
 	}
 	f.jobs = e.ipsec.take(f.chunk)
 	clear(f.chunk.Out[:f.chunk.N])
-	early := e.releasesEarly(f.chunk.Lane)
+	early := e.releasesEarly(f)
 	for k := range f.tiles {
 		w := ticketWords(e.seqAssign.ticket, k == 0 && !e.seqAssign.joinsAbandoned, early)
 		in := f.chunk.In[f.tileStart(k):f.tileStart(k+1)]

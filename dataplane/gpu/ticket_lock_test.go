@@ -83,19 +83,60 @@ func TestChunksKeepTheLock(t *testing.T) {
 	}
 }
 
-// TestLockIsReleasedEarlyIfTheWorkerNeedsManySlots: more than a fifth of the blocks, so the lock bounds it.
+// early reports, by tile, whether the batches of a chunk release the lock early.
+func (r *passesRig) early(f *flight) (tiles []bool) {
+	for _, s := range f.slots[:f.tiles] {
+		tiles = append(tiles, uint32(r.e.mailbox.slots[s].descriptors[cacheLineWords]>>32)&lockEarly != 0)
+	}
+	return tiles
+}
+
+// TestLockIsReleasedEarlyIfTheWorkerNeedsManySlots: more than a fifth of the blocks, so the lock bounds its rate. Other workers have most
+// of the blocks.
 func TestLockIsReleasedEarlyIfTheWorkerNeedsManySlots(t *testing.T) {
 	r := newPassesRig(t, 20, 6)
+	r.e.pool.take(nil, blockRequest{n: 11})
 	for k := range r.chunks {
 		f := r.submitToAssign(k)
 		used := r.e.lanes[f.chunk.Lane].used
 		if used != k+1 {
 			t.Fatalf("%d chunks need %d blocks", k+1, used)
 		}
-		for _, s := range f.slots[:f.tiles] {
-			word := uint32(r.e.mailbox.slots[s].descriptors[cacheLineWords] >> 32)
-			if early := word&lockEarly != 0; early != (used > 4) {
+		for _, early := range r.early(f) {
+			if early != (used > 4) {
 				t.Errorf("with %d slots needed and 20 blocks, the lock is released early: %v", used, early)
+			}
+		}
+	}
+}
+
+// TestLockIsReleasedEarlyIfBlocksAreFree: at least half of them, so the lock is a part of the latency.
+func TestLockIsReleasedEarlyIfBlocksAreFree(t *testing.T) {
+	for taken := 8; taken <= 12; taken++ { // by other workers
+		r := newPassesRig(t, 20, 1)
+		r.e.pool.take(nil, blockRequest{n: taken})
+		for _, early := range r.early(r.submitToAssign(0)) {
+			if early != (taken <= 10) {
+				t.Errorf("with %d of 20 blocks free, the lock is released early: %v", 20-taken, early)
+			}
+		}
+	}
+}
+
+// TestLockIsReleasedEarlyInSpreadChunks: a chunk that is spread over more tiles than usual has smaller batches, and passes the lock more
+// often.
+func TestLockIsReleasedEarlyInSpreadChunks(t *testing.T) {
+	for _, free := range []int{15, 16, 19} {
+		r := newPassesRig(t, 40, 1)
+		r.e.tiling.spreadBatch = 100 // less than a packet
+		r.e.pool.take(nil, blockRequest{n: 40 - free})
+		f, spread := r.submitToAssign(0), free >= 2*spreadShare
+		if spread != (f.tiles > f.needed) {
+			t.Fatalf("with %d free blocks, the chunk has %d tiles in place of %d", free, f.tiles, f.needed)
+		}
+		for k, early := range r.early(f) {
+			if early != spread {
+				t.Errorf("with %d free blocks, tile %d of %d releases the lock early: %v", free, k, f.tiles, early)
 			}
 		}
 	}
