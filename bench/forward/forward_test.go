@@ -28,7 +28,7 @@ func TestRunVerifiesEveryPacket(t *testing.T) {
 				Duration: 50 * time.Millisecond, Rounds: 1, Seed: 7,
 			})
 			require.NoError(t, err)
-			if r.Verified != 16384 || r.Mpps <= 0 || r.NICs != tt.nics || r.CPU <= 0 || r.CPU > r.NsPacket {
+			if r.Verified != 16384 || r.Mpps <= 0 || r.NICs != tt.nics || r.CPU <= 0 || r.CPU > r.NsPacket+1e-6 {
 				t.Errorf("%+v", r)
 			}
 			t.Logf("%+v", r)

@@ -68,7 +68,7 @@ type Result struct {
 	Rounds    []float64 `json:"rounds_mpps"`                // of all rounds, in their order
 	Seconds   float64   `json:"seconds"`                    // of the median round, between its samples
 	NsPacket  float64   `json:"ns_per_packet"`              // of one worker
-	CPU       float64   `json:"cpu_ns_per_packet"`          // of workers, without idle polls
+	CPU       float64   `json:"cpu_ns_per_packet"`          // of the workers that packets are offered to, without idle polls
 	Limit     float64   `json:"limit_mpps,omitempty"`       // of the same testbed with a null engine
 	PCIeLimit float64   `json:"pcie_limit_mpps,omitempty"`  // of GPUs that only read and write packets of these sizes
 	Host      float64   `json:"host_mpps,omitempty"`        // of the same testbed with a null device
@@ -181,7 +181,7 @@ func (res *Result) fill(r testbed.Round) {
 	res.Engine, res.Mpps, res.Seconds = r.Engine, r.Mpps(), r.Seconds
 	res.Gbps = r.Bytes * 8 * res.Mpps / 1e3
 	res.NsPacket = 1e3 * float64(cmp.Or(res.Busy, res.Workers)) / res.Mpps
-	res.CPU = r.Busy
+	res.CPU = r.CPU
 	res.P50, res.P99, res.Stages = r.P50, r.P99, r.Stages
 	if r.Engine == "cpu" {
 		res.Share = res.Library / r.Stages["engine"]

@@ -49,7 +49,7 @@ type Step struct {
 	Latency           // from arrival at one NIC to departure at the other
 	// Percentiles are the latencies in µs that 1 %, 2 % ... 99 % of the packets do not exceed.
 	Percentiles []float64          `json:"percentiles_us"`
-	CPU         float64            `json:"cpu_ns_per_packet"`                 // of workers, without idle polls
+	CPU         float64            `json:"cpu_ns_per_packet"`                 // of the workers that packets are offered to, without idle polls
 	Watts       *float64           `json:"gpu_watts,omitempty"`               // mean power of all GPUs, in W; absent without NVML
 	Utilization *float64           `json:"gpu_utilization_percent,omitempty"` // mean share of time in which a kernel of any process was running; absent without NVML
 	Lag         float64            `json:"generator_lag_us"`                  // longest delay by the generator, which is part of max_us

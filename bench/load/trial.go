@@ -24,7 +24,7 @@ type Trial struct {
 	Queue  int           // packets that fit in a receive ring
 	Queues int
 
-	CPU    float64                   // ns of all workers, without idle polls
+	CPU    float64                   // ns of the workers that packets are offered to, without idle polls
 	Sent   uint64                    // packets transmitted in the time of CPU
 	Stages map[string]*hist.Snapshot // of chunks in ns, if the device measures them
 	GPU    GPU                       // energy and utilization

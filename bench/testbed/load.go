@@ -122,8 +122,7 @@ func (b *Testbed) offer(streams []stream, a load.Arrival, d time.Duration, seed 
 		trials[k] = t
 	}
 	t := trials[0]
-	// An idle iteration counts when it ends: one that Linux paused before the start is longer than its part.
-	t.CPU = max(0, float64(after.Workers)*float64(end-start)-float64(after.Idle-before.Idle))
+	t.CPU = float64(busyTime(before, after, end-start, len(b.In)))
 	for p := range after.Ports {
 		t.Sent += after.Ports[p].TxPackets - before.Ports[p].TxPackets
 	}

@@ -61,7 +61,7 @@ type Round struct {
 	Seconds  float64
 	Bytes    float64            // per packet, if the caller sets it
 	Stages   map[string]float64 // ns per packet
-	Busy     float64            // ns per packet, of the workers that packets are offered to, without idle polls
+	CPU      float64            // ns per packet, of the workers that packets are offered to, without idle polls
 	P50, P99 float64            // latency of a chunk in µs
 }
 
@@ -75,12 +75,20 @@ func NewRound(before, after *dataplane.Stats, elapsed time.Duration, offered int
 		after.Stages[s].Sub(&before.Stages[s])
 		r.Stages[s.String()] = float64(after.Stages[s].Sum) / float64(r.Packets)
 	}
-	for w := range offered { // others may sleep: their time is idle only when a sleep ends
-		r.Busy += float64(after.Loads[w].Busy-before.Loads[w].Busy) / float64(r.Packets)
-	}
+	r.CPU = float64(busyTime(before, after, elapsed, offered)) / float64(r.Packets)
 	total := &after.Stages[dataplane.StageTotal]
 	r.P50, r.P99 = float64(total.Quantile(0.5))/1e3, float64(total.Quantile(0.99))/1e3
 	return r
+}
+
+// busyTime returns the time of the first workers between two moments, without idle polls. A worker that gets no packets sleeps, and its
+// sleep counts as idle when it ends, so it must not be one of them. An idle poll that Linux paused before the first moment is longer than its part.
+func busyTime(before, after *dataplane.Stats, elapsed time.Duration, workers int) (busy time.Duration) {
+	for w := range workers {
+		idle := after.Loads[w].Elapsed - after.Loads[w].Busy - (before.Loads[w].Elapsed - before.Loads[w].Busy)
+		busy += max(0, elapsed-idle)
+	}
+	return busy
 }
 
 // Mpps returns the rate.

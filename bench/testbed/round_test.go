@@ -7,18 +7,24 @@ import (
 	"github.com/warproute/warproute/dataplane"
 )
 
-// TestRoundCountsOfferedWorkers: the sleep of a worker that gets no packets may begin before the round, and count as idle when it ends.
+// TestRoundCountsOfferedWorkers: a worker that gets no packets sleeps, and the sleep counts as idle when it ends.
 func TestRoundCountsOfferedWorkers(t *testing.T) {
-	stats := func(packets uint64, busy ...time.Duration) *dataplane.Stats {
+	stats := func(packets uint64, elapsed time.Duration, idle ...time.Duration) *dataplane.Stats {
 		s := &dataplane.Stats{Ports: make([]dataplane.PortStats, MaxPorts)}
 		s.Ports[EgressPort].TxPackets = packets
-		for _, b := range busy {
-			s.Loads = append(s.Loads, dataplane.LoadStats{Busy: b})
+		for _, i := range idle {
+			s.Loads = append(s.Loads, dataplane.LoadStats{Elapsed: elapsed, Busy: elapsed - i})
 		}
 		return s
 	}
-	before, after := stats(10, 100, 200, 50_000), stats(20, 400, 300, 0)
-	if r := NewRound(before, after, time.Second, 2); r.Packets != 10 || r.Busy != 40 {
-		t.Errorf("%+v; want 10 packets of 40 ns", r)
+	before := stats(10, 1000, 100, 200, 0)
+	after := stats(20, 2010, 900, 400, 1900) // read a little later
+	if r := NewRound(before, after, 1000, 2); r.Packets != 10 || r.CPU != 200/10+800/10 {
+		t.Errorf("%+v; want 10 packets of 100 ns", r)
+	}
+	before.Loads[1].Busy -= 150 // the worker was paused in an idle poll before
+	after.Loads[1].Busy -= 1200
+	if r := NewRound(before, after, 1000, 2); r.CPU != 200/10 {
+		t.Errorf("%+v; want packets of 20 ns", r)
 	}
 }
