@@ -19,10 +19,8 @@ type Engine struct {
 	outage      workerOutage
 	mailbox     *mailbox
 	pool        *blockPool
-	number      uint32        // of the worker on its device
-	idle        time.Duration // of the worker, up to the last chunk
-	busy        int           // chunks since
-	slotsMissed bool          // the last wait for slots was in vain
+	number      uint32 // of the worker on its device
+	slotsMissed bool   // the last wait for slots was in vain
 	umem        []byte
 	ipsec       *ipsecPath // nil: no IPsec
 	tiling      tiling

@@ -17,6 +17,7 @@ type laneChunks struct {
 	receiving   int  // chunks with received ESP
 
 	deferred int // chunks that the CPU has not executed yet; see defers
+	full     int // the last chunks in a row that have left packets behind; see saturated
 }
 
 func (l *laneChunks) begin(f *flight) {
@@ -118,14 +119,14 @@ func (e *Engine) share(lane uint8) int { return e.available(lane) / int(e.pool.w
 // available returns the number of blocks for chunks of a lane.
 func (e *Engine) available(lane uint8) int { return e.pool.blocks - e.reserved[lane]*len(e.pool.words) }
 
-// saturated records a chunk, and reports whether there are more packets than are processed: this chunk has left some behind, and the worker
-// was not idle for some chunks, or has as many on the GPU, for which it may have waited. Many small tiles would finish sooner, but take the
-// worker more time, and pass the ticket lock more often.
+// saturated records a chunk, and reports whether its lane has more packets than are processed: more than a few chunks in a row have left
+// packets behind, because the worker is the limit, or waits for the GPU. Many small tiles would finish sooner, but take the worker more
+// time, and pass the ticket lock more often.
 func (e *Engine) saturated(c *batch.Chunk) bool {
-	const chunks = 8
-	if c.Idle != e.idle {
-		e.idle, e.busy = c.Idle, 0
+	const few = 8
+	l := &e.lanes[c.Lane]
+	if l.full++; !c.Full {
+		l.full = 0
 	}
-	e.busy++
-	return c.Full && (e.busy > chunks || e.lanes[c.Lane].n >= chunks)
+	return l.full > few
 }

@@ -214,28 +214,48 @@ func TestWorkerWaitsForTheChunksOfTheCPU(t *testing.T) {
 	}
 }
 
-// TestSaturated: a worker behind which packets are left, and which was not idle for 8 chunks or has as many on the GPU. While it waits for
-// slots, it is idle.
-func TestSaturated(t *testing.T) {
-	for _, c := range []struct {
-		what        string
-		full        bool
-		onGPU, busy int           // chunks
-		idle        time.Duration // since the chunk before
-		want        bool
-	}{
-		{"all packets are taken", false, 20, 20, 0, false},
-		{"few chunks", true, 7, 8, 0, true},
-		{"few chunks, shortly after the worker was idle", true, 7, 7, 0, false},
-		{"idle, few chunks", true, 7, 20, 1, false},
-		{"idle, many chunks", true, 8, 0, 1, true},
-		{"idle, many chunks of another lane", true, 0, 0, 1, false},
-	} {
-		e := &Engine{busy: c.busy}
-		e.lanes[1].n = 20
-		e.lanes[0].n = c.onGPU
-		if got := e.saturated(&batch.Chunk{Full: c.full, Idle: c.idle}); got != c.want {
-			t.Errorf("%s: saturated: %v", c.what, got)
+// TestSaturatedLanes: behind more than 8 chunks of the lane in a row, packets are left.
+func TestSaturatedLanes(t *testing.T) {
+	e := &Engine{}
+	submit := func(lane uint8, full, want bool) {
+		t.Helper()
+		if got := e.saturated(&batch.Chunk{Lane: lane, Full: full}); got != want {
+			t.Fatalf("lane %d, full %v: saturated: %v", lane, full, got)
+		}
+	}
+	for range 8 {
+		submit(1, true, false)
+		submit(0, false, false) // another lane
+	}
+	submit(1, true, true)
+	submit(0, true, false)
+	submit(1, true, true)
+	submit(1, false, false)
+	submit(1, true, false)
+}
+
+// TestChunksOfSaturatedLanesAreNotSpread: they take the blocks of the worker's share, and release the lock early if most blocks are free.
+func TestChunksOfSaturatedLanesAreNotSpread(t *testing.T) {
+	r := newPassesRig(t, 40, 12)
+	r.e.tiling.spreadBatch = 100 // less than a packet
+	r.e.pool.workers.Store(4)
+	r.e.number = 3
+	for k := range r.chunks {
+		r.chunks[k].Full = true
+		f, saturated := r.submitToAssign(k), k >= 8
+		if spread := f.tiles > f.needed; spread == saturated {
+			t.Errorf("chunk %d has %d tiles in place of %d", k, f.tiles, f.needed)
+		}
+		if share := int(f.slots[0])/r.e.mailbox.depth >= 30; share != saturated {
+			t.Errorf("chunk %d has slot %d", k, f.slots[0])
+		}
+		if want := 40 - (r.e.owned - f.tiles); f.free != want {
+			t.Errorf("chunk %d: %d blocks were free, want %d", k, f.free, want)
+		}
+		for _, early := range r.early(f) {
+			if !early {
+				t.Errorf("chunk %d releases the lock late with %d of 40 blocks free", k, f.free)
+			}
 		}
 	}
 }

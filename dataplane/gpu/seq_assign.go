@@ -107,7 +107,7 @@ func ticketWords(ticket uint64, waits, early bool) batchWords {
 
 // releasesEarly reports whether batches of a chunk release the lock early, whatever the length of their packets. That is so if the lock
 // bounds the rate, as chunks of the lane need many slots, or the latency, as many blocks are free, or as the chunk has more tiles than usual,
-// and so smaller batches. With 8 busy workers, none of this holds, and early release made long packets slower.
+// and so smaller batches. With 8 workers at full rate, none of this holds, and early release made long packets slower.
 func (e *Engine) releasesEarly(f *flight) bool {
 	lane, all := f.chunk.Lane, e.available(f.chunk.Lane)
 	return e.lanes[lane].used*earlyShare > all || f.free*earlyUnused >= all || f.tiles > f.needed

@@ -110,14 +110,19 @@ func TestLockIsReleasedEarlyIfTheWorkerNeedsManySlots(t *testing.T) {
 	}
 }
 
-// TestLockIsReleasedEarlyIfBlocksAreFree: at least half of them, so the lock is a part of the latency.
+// TestLockIsReleasedEarlyIfBlocksAreFree: at least half of the lane's, so the lock is a part of the latency.
 func TestLockIsReleasedEarlyIfBlocksAreFree(t *testing.T) {
-	for taken := 8; taken <= 12; taken++ { // by other workers
-		r := newPassesRig(t, 20, 1)
-		r.e.pool.take(nil, blockRequest{n: taken})
-		for _, early := range r.early(r.submitToAssign(0)) {
-			if early != (taken <= 10) {
-				t.Errorf("with %d of 20 blocks free, the lock is released early: %v", 20-taken, early)
+	for lane, reserved := range []int{0, 4} {
+		all := 20 - reserved
+		for taken := all/2 - 2; taken <= all/2+2; taken++ { // by other workers
+			r := newPassesRig(t, 20, 1)
+			r.e.reserved[lane] = reserved
+			r.chunks[0].Lane = uint8(lane)
+			r.e.pool.take(nil, blockRequest{n: taken, reserved: reserved})
+			for _, early := range r.early(r.submitToAssign(0)) {
+				if early != (taken <= all/2) {
+					t.Errorf("lane %d, with %d of %d blocks free, the lock is released early: %v", lane, all-taken, all, early)
+				}
 			}
 		}
 	}

@@ -155,8 +155,8 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	if (to_host && lane_id() > lowest_bit(to_host)) /* the host takes the numbers of all packets behind its first one */
 		n.key = NO_SA;
 	struct sharers s = sharers_of(n.key);
-	/* Early if no packet is longer than a head: that shortens the latency of small packets. For longer ones, it lowered the rate unless
-	 * the lock bounded it: then the tile has LOCK_EARLY (docs/design/measurements.md). */
+	/* Early if no packet is longer than a head: that shortens the latency of small packets. For longer ones, it lowered the rate of a
+	 * saturated GPU unless the lock bounded it. So the host decides for each tile: LOCK_EARLY (releasesEarly in seq_assign.go). */
 	int early = __all_sync(FULL_MASK, !received || (frame.high & 0xffff) <= HEAD_SEGMENTS * SEGMENT);
 	int takes = n.key != NO_SA && s.place == 0;
 	struct lock_release release = release_of(&lock, tile, batch, to_host ? HOST_HOLDS : 0, early);
