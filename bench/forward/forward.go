@@ -134,7 +134,7 @@ func Run(o Options) (*Result, error) {
 	if compared != nil {
 		res.Logical, res.VLANs, res.Physical = o.Logical, o.VLANs, testbed.Median(physical).Mpps()
 	}
-	res.NsPacket = 1e3 * float64(c.Workers) / res.Mpps
+	res.NsPacket = 1e3 * float64(c.Offered()) / res.Mpps
 	res.CPU = median.CPU
 	if c.NICs == 0 {
 		res.CPU -= res.Stages[dataplane.StageWait.String()] + res.Stages[dataplane.StageTx.String()]

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -56,11 +57,23 @@ func TestRunRejectsTooFewGPUs(t *testing.T) {
 }
 
 func TestVerifyUsesOneWorkerPerGPU(t *testing.T) {
-	o := Options{Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 3, GPUs: 2, MaxPackets: 256, Chunks: 1}, Seed: 7}
+	o := Options{Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 3, Busy: 1, GPUs: 2, MaxPackets: 256, Chunks: 1}, Seed: 7}
 	_, routes, base, play, err := o.prepare(1000)
 	require.NoError(t, err)
 	if n, err := verify(o, base, routes, play, nil); err != nil || n != 2000 {
 		t.Errorf("verified %d packets of 2 workers: %v", n, err)
+	}
+}
+
+// TestBusyWorkers: of two workers, one gets packets. Times per packet are its.
+func TestBusyWorkers(t *testing.T) {
+	r, err := Run(Options{
+		Engine: "cpu", Table: "random", Routes: 500, Sizes: []int{64}, Testbed: testbed.Config{Workers: 2, Busy: 1, MaxPackets: 256, Chunks: 1},
+		Duration: 50 * time.Millisecond, Rounds: 1, Seed: 7,
+	})
+	require.NoError(t, err)
+	if r.Verified != 16384 || r.Busy != 1 || r.Mpps <= 0 || math.Abs(r.NsPacket*r.Mpps-1e3) > 1e-6 || r.CPU <= 0 || r.CPU > r.NsPacket {
+		t.Errorf("%+v", r)
 	}
 }
 

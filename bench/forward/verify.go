@@ -37,7 +37,7 @@ func frames(rnd *rand.Rand, routes []testbed.Route, n int, sizes []int) [][]byte
 // verify plays every frame once, through one worker or one per GPU, and compares the transmitted
 // frames of each worker with the expected ones. l are the logical ports of base, nil for none.
 func verify(o Options, base *fib.FIB, routes []testbed.Route, play [][]byte, l *logical) (verified int, err error) {
-	o.Testbed.Workers = max(1, o.Testbed.GPUs)
+	o.Testbed.Workers, o.Testbed.Busy = max(1, o.Testbed.GPUs), 0
 	if o.Testbed.Prepared > 0 {
 		o.Testbed.Prepared = len(play)
 	}
