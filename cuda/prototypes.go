@@ -57,6 +57,9 @@ type prototypes struct {
 	cuDeviceGetAttribute fn3[*int32, Attribute, deviceHandle] `abi:"2000" args:"value attribute device"`
 	cuDeviceTotalMem     fn2[*uint64, deviceHandle]           `abi:"3020" suffix:"_v2" args:"bytes device"`
 
+	cuDeviceGetP2PAttribute fn4[*int32, int32, deviceHandle, deviceHandle] `abi:"8000" args:"value attribute device peer"`
+	cuCtxEnablePeerAccess   fn2[contextHandle, uint32]                     `abi:"4000" args:"peer flags"`
+
 	cuDevicePrimaryCtxRetain    fn2[*contextHandle, deviceHandle] `abi:"7000" args:"context device"`
 	cuDevicePrimaryCtxRelease   fn1[deviceHandle]                 `abi:"11000" suffix:"_v2" args:"device"`
 	cuCtxSetCurrent             fn1[contextHandle]                `abi:"4000" args:"context"`

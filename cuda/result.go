@@ -27,6 +27,7 @@ const (
 	IllegalAddress      Result = 700
 	OutOfResources      Result = 701
 	LaunchTimeout       Result = 702
+	PeerAlreadyEnabled  Result = 704
 	ContextDestroyed    Result = 709
 	Assert              Result = 710
 	AlreadyRegistered   Result = 712

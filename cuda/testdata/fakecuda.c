@@ -6,7 +6,7 @@
  * Macros: OLD is CUDA 11.8; TWELVE_ZERO is CUDA 12.0 without the optional functions; BROKEN lacks
  * some required functions and cuGetProcAddress; NO_LOOKUP lacks cuGetProcAddress alone; GPUS is the
  * number of GPUs, COMPUTE_MODE their mode, MPS 1 if they are shared by MPS, PROFILE the end of their
- * names; TWELVE_FOUR lacks what is newer than CUDA 12.4.
+ * names; PEERS 0 if GPUs have no access to each other's memory; TWELVE_FOUR lacks what is newer than CUDA 12.4.
  */
 #include <stdarg.h>
 #include <stdint.h>
@@ -87,6 +87,9 @@ CUresult cuDeviceTotalMem_v2(size_t *bytes, int dev) { *bytes = (size_t)(dev + 1
 #ifndef MPS
 #define MPS 0
 #endif
+#ifndef PEERS
+#define PEERS 1
+#endif
 CUresult cuDeviceGetAttribute(int *value, int attribute, int dev) {
 	static const int values[256] = {[20] = COMPUTE_MODE, [133] = MPS, [13] = 1980000, [16] = 132, [19] = 1, [38] = 52428800, [40] = 3, [75] = 9, [76] = 0, [99] = 1, [134] = 1};
 	(void)dev;
@@ -94,6 +97,9 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, int dev) {
 	*value = values[attribute];
 	return 0;
 }
+
+CUresult cuDeviceGetP2PAttribute(int *value, int attribute, int dev, int peer) { CALL("%d, %d, %d", attribute, dev, peer); *value = PEERS && dev != peer; return 0; }
+CUresult cuCtxEnablePeerAccess(handle peer, u32 flags) { CALL("%#lx, %u", peer, flags); return 0; }
 
 CUresult cuDevicePrimaryCtxRetain(handle *ctx, int dev) { CALL("%d", dev); *ctx = 0xc0 + dev; return 0; }
 CUresult cuDevicePrimaryCtxRelease_v2(int dev) { CALL("%d", dev); return 0; }

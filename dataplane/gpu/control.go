@@ -71,7 +71,7 @@ func (c *controller) run() {
 // tick puts blocks to sleep and parks the kernel.
 func (c *controller) tick(now time.Time) {
 	c.k.mu.Lock()
-	chunks, needed := uint64(0), false
+	chunks, needed := uint64(0), c.k.servesTakers()
 	for _, e := range c.engines {
 		if e.chooser != nil {
 			needed = needed || !e.chooser.Load.Easy(batch.Clock())

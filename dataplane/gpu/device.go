@@ -159,14 +159,14 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	}
 	k := d.kernel
 	e := newEngine(fallback, &d.state, &k.state, k.mailbox, k.pool, umem, d.options)
-	e.number, e.queuedGeneration, e.lender = uint32(len(d.engines)), &d.tables.queuedGeneration, k.lender
+	e.number, e.queuedGeneration = uint32(len(d.engines)), &d.tables.queuedGeneration
 	switch {
 	case d.ipsecTables == nil && e.esp != nil:
 		return nil, errors.New("GPU engine for an IPsec worker: the GPU was opened without IPsec")
 	case d.ipsecTables != nil && e.esp == nil:
 		return nil, errors.New("GPU engine for a worker without IPsec: the GPU was opened with IPsec")
 	case d.ipsecTables != nil:
-		e.ipsec = newIPsecPath(chunks, size, maxKeys)
+		e.ipsec, e.lender = newIPsecPath(chunks, size, maxKeys), d.ipsecTables.lender
 	}
 	e.shadow = newShadow(e, size, d.options.Shadow, d.tables.patcher)
 	if err := d.attach(e, umem); err != nil {
@@ -174,7 +174,10 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 	}
 	d.engines = append(d.engines, e)
 	if d.ipsecTables != nil {
-		d.ipsecTables.addEngine(e)
+		d.ipsecTables.engines.add(e)
+	}
+	if e.lender != nil {
+		e.lender.users.add(e)
 	}
 	return e, nil
 }

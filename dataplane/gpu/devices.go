@@ -14,7 +14,11 @@ import (
 type Devices struct {
 	All      []*Device
 	Unusable []error // errors of the GPUs that could not be opened
-	next     int     // index in All for the next engine
+
+	// HostNumbers is whether the host assigns the sequence numbers of ESP, as one of several GPUs has no access to the memory of another.
+	HostNumbers bool
+
+	next int // index in All for the next engine
 }
 
 // OpenAll opens the visible GPUs, up to one per worker, or o.GPUs of them, and copies the FIB
@@ -26,10 +30,16 @@ func OpenAll(f *fib.FIB, o Options) (*Devices, error) {
 		return nil, err
 	}
 	s := &Devices{}
-	o.HostNumbers = o.HostNumbers || len(found) > 1 && o.GPUs != 1 && o.Workers != 1
+	if o.Gateway != nil && o.Workers != 1 {
+		s.HostNumbers = !canShareNumbers(found)
+		o.HostNumbers = o.HostNumbers || s.HostNumbers
+	}
 	for number := range found {
 		if o.GPUs == 0 && o.Workers > 0 && len(s.All) == o.Workers {
 			break
+		}
+		if len(s.All) > 0 && !o.HostNumbers {
+			o.seqHome = s.All[0]
 		}
 		d, err := open(found[number], number, f, o)
 		if err != nil {

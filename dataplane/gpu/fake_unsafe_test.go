@@ -27,6 +27,8 @@ type fake struct {
 	mode, mps     uint32
 	partitioned   uint32
 	busy          uint32
+	peers         uint32
+	enabled       uint32
 }
 
 // newFake builds a driver for one test. Injected failures are OutOfMemory.

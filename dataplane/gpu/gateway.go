@@ -31,10 +31,11 @@ type ipsecTables struct {
 	*keyWriter
 	*policies
 	*spiTable
-	staging                   uint32 // words of a warp's staging buffer
-	keys                      *cuda.Memory
-	seqs, tunnels, nowServing *cuda.Memory // see seq_assign.h
-	lender                    *lender
+	staging    uint32 // words of a warp's staging buffer
+	keys       *cuda.Memory
+	numbers    seqMemory
+	nowServing cuda.DevicePtr // of ticket locks: kernel/ticket_lock.h
+	lender     *lender        // nil: the host takes all sequence numbers
 }
 
 // ipsecTablesParams is the second parameter of the gateway kernel: struct ipsec_tables of job.h.
@@ -53,7 +54,7 @@ const keyBytes = device.KeyBytes
 // params returns the parameter.
 func (t *ipsecTables) params() ipsecTablesParams {
 	return ipsecTablesParams{
-		Keys: t.keys.Ptr(), Policies: t.policies.pointer.Ptr(), SPIs: t.spiTable.at, Seqs: t.seqs.Ptr(), Tunnels: t.tunnels.Ptr(), NowServing: t.nowServing.Ptr(),
+		Keys: t.keys.Ptr(), Policies: t.policies.pointer.Ptr(), SPIs: t.spiTable.at, Seqs: t.numbers.seqs, Tunnels: t.numbers.tunnels, NowServing: t.nowServing,
 		StagingWords: uint64(t.staging),
 	}
 }
@@ -73,13 +74,16 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 	if t.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
 		return nil, err
 	}
-	for to, bytes := range map[**cuda.Memory]int{&t.seqs: maxKeys * saSeqsBytes, &t.tunnels: 8 * maxTunnels, &t.nowServing: maxWorkers * nowServingBytes} {
-		if *to, err = d.alloc(bytes); err != nil {
-			return nil, err
-		}
-		if err = (*to).Write(0, make([]byte, bytes)); err != nil {
-			return nil, err
-		}
+	if t.nowServing, err = d.allocZeros(maxWorkers * nowServingBytes); err != nil {
+		return nil, err
+	}
+	if home := d.options.seqHome; home != nil {
+		t.numbers, err = d.useNumbersOf(home)
+	} else {
+		t.numbers, err = d.newNumbers()
+	}
+	if err != nil {
+		return nil, err
 	}
 	if t.keyWriter, err = d.newKeyWriter(t.keys); err != nil {
 		return nil, err

@@ -60,7 +60,8 @@ type kernel struct {
 	state   kernelState
 	mailbox *mailbox
 	pool    *blockPool
-	lender  *lender // nil: the host takes all sequence numbers
+	lender  *lender // whose requests it serves; nil: of none
+	home    *kernel // of the device from whose memory it takes sequence numbers; nil: its own
 	code    *cuda.Function
 	launch  *cuda.Launch
 	stream  *cuda.Stream
@@ -68,6 +69,7 @@ type kernel struct {
 	awake   *cuda.Memory // the watcher's copy of the mailbox's control word
 
 	mu      sync.Mutex
+	takers  []*kernel // whose home it is
 	running bool
 	memory  memoryState
 	wakes   atomic.Uint64 // launches after parking
@@ -94,8 +96,13 @@ func (d *Device) newKernel(f *cuda.Function, blocks, warps int, dynamic uint32) 
 	}
 	d.closers = append(d.closers, k.mailbox.Close)
 	if d.ipsecTables != nil && !d.options.HostNumbers && blocks >= minLendBlocks {
-		k.lender = newLender(&d.state, k.mailbox, k.pool, d.options)
-		k.lender.chunks, k.lender.drained, d.ipsecTables.lender = d.ipsecTables.policies.counters, d.ipsecTables.policies.after, k.lender
+		if home := d.options.seqHome; home != nil {
+			d.ipsecTables.lender = home.kernel.lender
+			k.takesFrom(home.kernel)
+		} else {
+			k.lender = newLender(&d.state, k.mailbox, k.pool, d.options)
+			d.ipsecTables.lender = k.lender
+		}
 	}
 	host, err := d.register(k.mailbox.Bytes)
 	if err != nil {
@@ -155,7 +162,7 @@ func (k *kernel) wake() error {
 			return err
 		}
 		if t := k.d.ipsecTables; t != nil {
-			if err := k.stream.Fill32(t.nowServing.Ptr(), 0, maxWorkers*nowServingBytes/4); err != nil {
+			if err := k.stream.Fill32(t.nowServing, 0, maxWorkers*nowServingBytes/4); err != nil {
 				return err
 			}
 		}
@@ -169,6 +176,9 @@ func (k *kernel) wake() error {
 	k.pool.open()
 	k.lender.start()
 	k.state.parked.Store(false)
+	if k.home != nil {
+		k.home.state.requestWake()
+	}
 	return nil
 }
 

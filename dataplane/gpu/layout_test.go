@@ -25,7 +25,7 @@ func TestCHeader(t *testing.T) {
 	h = &cheader.Header{}
 	h.Struct("memory", shimHeader{}, "ipv4", "ipv6", "next_hops", "groups", "adjacencies", "ports", "ingress", "partial_checksums",
 		"jobs", "keys", "policies", "spis", "seqs", "tunnels", "now_serving", "slot", "in", "out", "umem", "umem_bytes", "seed", "generation")
-	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies", "version", "mode", "mps", "partitioned", "busy")
+	h.Struct("state", fake{}, "calls", "fail_at", "fail", "failed", "result", "held", "running", "faulted", "copies", "version", "mode", "mps", "partitioned", "busy", "peers", "enabled")
 	h.Check(t, "testdata/layout.h")
 }
 

@@ -105,41 +105,7 @@ func (t *ipsecTables) awaitKeyUsers(index uint32) {
 	l.mu.Lock()
 	before := l.keyUsers[index]
 	l.mu.Unlock()
-	for by := time.Now().Add(policyWait); !t.policies.ended(before) && time.Now().Before(by); {
+	for by := time.Now().Add(policyWait); !l.users.ended(before) && time.Now().Before(by); {
 		time.Sleep(pollInterval)
 	}
-}
-
-// ended reports whether all chunks have ended that had begun before, or were abandoned, whose packets nobody transmits.
-func (p *policies) ended(before []chunkCounter) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, c := range before {
-		if !p.engines[i].chunksOnGPU().endedSince(c) {
-			return false
-		}
-	}
-	return true
-}
-
-// after reports whether all chunks have ended that had begun before.
-func (p *policies) after(before []chunkCounter) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, c := range before {
-		if !p.engines[i].chunksOnGPU().after(c) {
-			return false
-		}
-	}
-	return true
-}
-
-// counters returns the counters of the device's engines.
-func (p *policies) counters() (all []chunkCounter) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, e := range p.engines {
-		all = append(all, e.chunksOnGPU())
-	}
-	return all
 }

@@ -15,6 +15,8 @@ import (
 // (kernel/seq_assign.h). It changes the device's numbers by requests to a block that no worker takes, so they wait for no chunk. Requests
 // are rare: at the start, for new SAs, for more numbers, for packets to which the host assigns numbers, and when an SA ends.
 //
+// With several devices, the numbers are in the memory of one, and the kernels of the others take them there (seq_home.go).
+//
 // If the device does not answer, the host continues after all lent numbers.
 type lender struct {
 	state   *deviceState
@@ -54,8 +56,7 @@ type lender struct {
 	// Chunks that had begun when a loan ended. Nothing is lent for their key or tunnel before they are drained.
 	keyUsers    map[uint32][]chunkCounter // by key: they may use it
 	tunnelUsers map[uint32][]chunkCounter // by tunnel: the host may yet take numbers of the tunnel's next SA for their packets
-	chunks      func() []chunkCounter
-	drained     func(before []chunkCounter) bool
+	users       engineList                // that take these numbers
 }
 
 // outbound is what a worker knows of SAs: see esp.Stage.
@@ -90,7 +91,7 @@ func newLender(state *deviceState, m *mailbox, p *blockPool, o Options) *lender 
 	p.keep(1)
 	return &lender{
 		state: state, mailbox: m, slot: &m.slots[0], batches: m.batches, limit: max(o.Timeout, o.Limit), shortest: lendPause, weighEvery: weighTime, sas: map[*ipsec.SA]*lentSA{},
-		keyUsers: map[uint32][]chunkCounter{}, tunnelUsers: map[uint32][]chunkCounter{}, chunks: func() []chunkCounter { return nil }, drained: func([]chunkCounter) bool { return true },
+		keyUsers: map[uint32][]chunkCounter{}, tunnelUsers: map[uint32][]chunkCounter{},
 	}
 }
 
@@ -103,8 +104,10 @@ func (l *lender) usable() bool {
 	return !l.lost
 }
 
-// paused reports whether there are no loans for a while.
-func (l *lender) paused() bool { return batch.Clock() < time.Duration(l.pausedUntil.Load()) }
+// paused reports whether there are no loans for a while, or for good, as the device has failed.
+func (l *lender) paused() bool {
+	return !l.state.ok() || batch.Clock() < time.Duration(l.pausedUntil.Load())
+}
 
 // start permits loans: the kernel runs.
 func (l *lender) start() {
@@ -184,7 +187,7 @@ func (l *lender) endLoans(sas []*ipsec.SA) {
 		l.revoke()
 		return
 	}
-	used := l.chunks()
+	used := l.users.counters()
 	for i, s := range of {
 		l.keyUsers[l.sas[s].key], l.tunnelUsers[s.Tunnel()] = used, used
 		delete(l.sas, s)
@@ -215,7 +218,7 @@ func (l *lender) revoke() {
 		l.pause, l.lostAt = min(2*l.pause, maxLendPause), now
 	}
 	l.pausedUntil.Store(int64(l.lostAt + l.pause))
-	used := l.chunks()
+	used := l.users.counters()
 	for s, x := range l.sas {
 		l.keyUsers[x.key], l.tunnelUsers[s.Tunnel()] = used, used
 		l.stale = append(l.stale, request{what: requestRetire, key: x.key, tunnel: uint16(s.Tunnel())})

@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 )
@@ -270,15 +269,15 @@ func TestNextSAOfATunnelIsLentAfterChunksOfTheFirst(t *testing.T) {
 	require.NoError(t, err)
 	next.SetKeyIndex(7, nil)
 	r.next, r.last = make([]atomic.Uint64, 8), make([]atomic.Uint64, 8)
-	running := true
-	r.l.chunks = func() []chunkCounter { return []chunkCounter{{begun: [batch.MaxLanes]uint64{1}}} }
-	r.l.drained = func(before []chunkCounter) bool { return before == nil || !running }
+	e := &Engine{}
+	e.begun[1].Store(1)
+	r.l.users.add(e)
 	r.lend(r.sas[0])
 	r.sas[0].EndLoan()
 	if r.lend(next); next.Lender() != nil {
 		t.Error("it is lent while chunks run that may have packets of the first")
 	}
-	running = false
+	e.ended[1].Store(1)
 	if r.lend(next); next.Lender() == nil {
 		t.Error("it is not lent afterwards")
 	}

@@ -30,7 +30,8 @@ type Options struct {
 	// while a device is opened or closed.
 	Gateway *gateway.Gateway
 
-	// HostNumbers keeps the GPU from taking sequence numbers of outbound SAs by itself (lender), as with several GPUs.
+	// HostNumbers keeps GPUs from taking sequence numbers of outbound SAs by themselves (lender), as is so with several GPUs of which one
+	// has no access to the memory of another with atomic operations.
 	HostNumbers bool
 
 	// GPUs is the number of GPUs that OpenAll opens; a failure of one is an error. 0: all that work, up
@@ -65,6 +66,8 @@ type Options struct {
 	PlainTile, SecuredBatch int
 
 	blocks int // of the kernel at most, for tests; 0: maxBlocks
+
+	seqHome *Device // whose memory has the sequence numbers of the gateway's SAs; nil: the device itself
 }
 
 // withDefaults returns the options with defaults for zero values.

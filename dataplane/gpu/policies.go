@@ -2,10 +2,8 @@ package gpu
 
 import (
 	"slices"
-	"sync"
 	"time"
 
-	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/cuda"
 )
 
@@ -17,10 +15,8 @@ type policies struct {
 	pointer *cuda.Memory // where the device finds the address of the active buffer; 0: no policies
 	buffers [2]*cuda.Memory
 	next    int            // the buffer to fill
-	users   []chunkCounter // of each engine when the last buffer became active, which ended the use of the other
-
-	mu      sync.Mutex
-	engines []*Engine // of the device, which are created while policies may change
+	engines engineList     // of the device
+	users   []chunkCounter // of the engines when the last buffer became active, which ended the use of the other
 }
 
 const (
@@ -64,19 +60,7 @@ func (p *policies) SetPolicies(in, out []uint32) {
 	patches := p.d.tables.patcher
 	patches.add(patch{At: p.pointer.Ptr(), Word: uint64(address), Count: 1, Bytes: 8})
 	patches.drain()
-	p.users = p.users[:0]
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, e := range p.engines {
-		p.users = append(p.users, e.chunksOnGPU())
-	}
-}
-
-// addEngine adds an engine without chunks on the device.
-func (p *policies) addEngine(e *Engine) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.engines = append(p.engines, e)
+	p.users = p.engines.counters()
 }
 
 // packPolicies returns the words of a buffer.
@@ -89,49 +73,8 @@ func packPolicies(in, out []uint32) []uint32 {
 // unused waits until no chunk on the device can use the buffer to fill, and reports whether that is so.
 func (p *policies) unused() bool {
 	for by := time.Now().Add(policyWait); ; time.Sleep(100 * time.Microsecond) {
-		if in := p.inUse(); !in || time.Now().After(by) {
-			return !in
+		if is := p.engines.after(p.users); is || time.Now().After(by) {
+			return is
 		}
 	}
-}
-
-// inUse reports whether a chunk on the device may use the buffer to fill.
-func (p *policies) inUse() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for i, before := range p.users {
-		if !p.engines[i].chunksOnGPU().after(before) {
-			return true
-		}
-	}
-	return false
-}
-
-// chunkCounter counts the chunks of an engine on the device, by lane: those of a lane end in the order in which they begin.
-type chunkCounter struct {
-	begun, ended [batch.MaxLanes]uint64
-	lost         bool // an abandoned one may still run
-}
-
-// chunksOnGPU returns the engine's counter. Any goroutine may call it.
-func (e *Engine) chunksOnGPU() (c chunkCounter) {
-	for lane := range c.ended {
-		c.ended[lane] = e.ended[lane].Load() // first: a chunk never ends before it begins
-		c.begun[lane] = e.begun[lane].Load()
-	}
-	c.lost = e.lostNow.Load() > 0
-	return c
-}
-
-// after reports whether all chunks that had begun before have ended, and none runs that was abandoned.
-func (c chunkCounter) after(before chunkCounter) bool { return !c.lost && c.endedSince(before) }
-
-// endedSince reports whether all chunks that had begun before have ended or were abandoned.
-func (c chunkCounter) endedSince(before chunkCounter) bool {
-	for lane, begun := range before.begun {
-		if c.ended[lane] < begun {
-			return false
-		}
-	}
-	return true
 }

@@ -83,7 +83,7 @@ func appliesPolicies(t *testing.T, maker securedMaker, sets int) {
 func TestPoliciesWaitForChunks(t *testing.T) {
 	e := &Engine{}
 	p := &policies{}
-	p.addEngine(e)
+	p.engines.add(e)
 	if !p.unused() {
 		t.Error("in use before it had policies")
 	}

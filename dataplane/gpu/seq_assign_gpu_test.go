@@ -4,6 +4,7 @@ package gpu
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -34,22 +35,28 @@ func TestGPUNumbersPackets(t *testing.T) {
 	}, rounds)
 }
 
-// TestGPUNumbersPacketsOfManyWorkers: workers share SAs, leave some packets to the host, and take back loans meanwhile. No
-// number is used twice, and those of a worker ascend, on all blocks and on a few, behind whose tiles others queue.
+// TestGPUNumbersPacketsOfManyWorkers: workers, on all GPUs of the host, share SAs, leave some packets to the host, and take back loans
+// meanwhile. No number is used twice, and those of a worker ascend, on all blocks and on a few, behind whose tiles others queue, and if the GPU
+// fails whose memory has the numbers.
 func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 	const workers, chunks, size, sas = 6, 8, 256, 40
 	const few = 24    // blocks
 	queuedBehind := 0 // chunks, on few blocks
-	for name, c := range map[string]struct{ others, blocks int }{
-		"few packets by the host": {2000, shortBlocks()}, "many packets by the host": {40, shortBlocks()},
-		"few packets by the host, few blocks": {2000, few}, "many packets by the host, few blocks": {40, few},
+	for name, c := range map[string]struct {
+		others, blocks int
+		fails          bool
+	}{
+		"few packets by the host": {2000, shortBlocks(), false}, "many packets by the host": {40, shortBlocks(), false},
+		"few packets by the host, few blocks": {2000, few, false}, "many packets by the host, few blocks": {40, few, false},
+		"the home fails": {2000, shortBlocks(), true},
 	} {
-		others := c.others
+		others, fails := c.others, c.fails
 		t.Run(name, func(t *testing.T) {
 			net, g := testutil.NewNetwork(), &gateway.Gateway{}
-			o := Options{Timeout: 10 * time.Second, blocks: c.blocks}
-			d := gatewaysOnGPU(t, net, o, g).All[0]
-			d.kernel.lender.weighEvery = 1 << 60 // loans end by the test only
+			devices := got(OpenAll(net.FIB, Options{Timeout: 10 * time.Second, blocks: c.blocks, Gateway: g, PartialChecksums: net.PartialChecksums, Workers: workers}))(t)
+			defer func() { require.NoError(t, devices.Close()) }()
+			lender := devices.All[0].kernel.lender
+			lender.weighEvery = 1 << 60 // loans end by the test only
 			any := netip.MustParsePrefix("0.0.0.0/0")
 			var rules []gateway.Rule
 			var all []*ipsec.SA
@@ -71,7 +78,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 				mem := got(umem.New(chunks * size))(t)
 				fallback := cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)
 				fallback.Secure(g, n)
-				w := secured{mem.Bytes(), got(d.NewEngine(mem.Bytes(), chunks, size, fallback))(t), nil}
+				w := secured{mem.Bytes(), got(devices.NewEngine(mem.Bytes(), chunks, size, fallback))(t), nil}
 				group.Go(func() {
 					rnd := rand.New(rand.NewPCG(uint64(n), 7))
 					numbers, list := &seqsOf{T: t, last: map[uint32]uint32{}}, batch.NewChunks(chunks, size)
@@ -102,6 +109,9 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 						}
 						numbers.check(w.umem, c, none)
 						for i, f := range c.In[:c.N] {
+							if fails && c.Out[i].Verdict == batch.Lost { // its number was lent when the home failed
+								continue
+							}
 							p := w.umem[f.Addr:][packet.EthernetLen:f.Len]
 							spi, at, is := ipsec.Inbound(p)
 							if c.Out[i].Verdict != batch.Forward(1) || !is {
@@ -126,6 +136,10 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 					used, byHost, queued = append(used, mine...), byHost+host, queued+behind
 				})
 			}
+			if fails {
+				time.Sleep(time.Second)
+				devices.All[0].state.fail(errors.New("test"))
+			}
 			group.Wait()
 			slices.Sort(used)
 			for i := 1; i < len(used); i++ {
@@ -133,8 +147,13 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 					t.Fatalf("number %#x is used twice", used[i])
 				}
 			}
-			numbered := int(d.kernel.lender.assigned.Load())
-			if t.Logf("%d numbers, %d of them by the device; %d packets only the host could seal; %d chunks queued", len(used), numbered, byHost, queued); numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 {
+			for _, d := range devices.All[1:] {
+				if s := d.State(); d.ipsecTables.lender != lender || s.ByGPU == 0 || s.Timeouts > 0 {
+					t.Errorf("GPU %d: it shares numbers: %v; %d chunks, %d timeouts", s.Number, d.ipsecTables.lender == lender, s.ByGPU, s.Timeouts)
+				}
+			}
+			numbered := int(lender.assigned.Load())
+			if t.Logf("%d GPUs: %d numbers, %d of them by the device; %d packets only the host could seal; %d chunks queued", len(devices.All), len(used), numbered, byHost, queued); numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 {
 				t.Error("too few")
 			}
 			if c.blocks == few {

@@ -1,11 +1,13 @@
 package gpu
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
 	"github.com/warproute/warproute/internal/testutil"
+	"github.com/warproute/warproute/ipsec"
 )
 
 // addLender adds a lender whose device answers n requests by a function.
@@ -199,5 +201,40 @@ func TestNumberedChunksAllocateNothing(t *testing.T) {
 	run()
 	if n := testing.AllocsPerRun(20, run); n > 16*packets {
 		t.Errorf("a chunk allocates %v times, its 16 packets in the test %v times each", n, packets)
+	}
+}
+
+// TestNumbersInTheMemoryOfAFailedDevice: another device takes none there, so the host assigns them, behind all that were lent.
+func TestNumbersInTheMemoryOfAFailedDevice(t *testing.T) {
+	r := newPassesRig(t, 2, 2)
+	r.addLender(numbersOfOneSA())
+	home := &deviceState{}
+	r.e.lender.state = home
+	r.e.lender.users.add(r.e)
+	if f := r.submitToAssign(0); !f.assignsSeqs() {
+		t.Fatalf("flags %#x of packets to seal", f.passFlags)
+	}
+	r.e.lender.lend([]*ipsec.SA{r.sa}, &testOutbound{longest: 1400, leaves: true})
+	last := r.sa.LastSequence()
+	if home.fail(errors.New("test")); last == 0 || r.e.lender.awaitOthers() {
+		t.Errorf("numbers up to %d are lent; the memory may be gone while a chunk is on the other device", last)
+	}
+	r.assign(&r.e.inFlight[0], none)
+	await(r.e, r.chunks[0])
+	if !r.e.lender.awaitOthers() {
+		t.Error("the memory may not be gone although no chunk is on the other device")
+	}
+	f := r.submitToAssign(1)
+	if f.assignsSeqs() || f.pass != lastPass {
+		t.Fatalf("pass %d, flags %#x after the failure: want the host's numbers", f.pass, f.passFlags)
+	}
+	for i, job := range f.jobs {
+		if job.Seq != last+1+uint64(i) {
+			t.Errorf("packet %d has number %d, want %d", i, job.Seq, last+1+uint64(i))
+		}
+	}
+	r.finish(f, batch.Result{})
+	if await(r.e, r.chunks[1]); r.chunks[1].Out[3].Verdict != batch.Forward(1) || !r.e.state.ok() {
+		t.Errorf("verdict %v, the device: %v", r.chunks[1].Out[3].Verdict, r.e.state.err())
 	}
 }

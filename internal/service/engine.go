@@ -62,6 +62,9 @@ func (s *Service) openEngine() error {
 		for _, why := range s.engine.gpus.Unusable {
 			e.Why += "; not used: " + why.Error()
 		}
+		if s.engine.gpus.HostNumbers {
+			e.Why += "; the host assigns the sequence numbers of ESP, which is slower: one GPU has no access to the memory of another with atomic operations"
+		}
 		if s.memory.chunks = config.ChunksWithGPU; s.ipsec != nil {
 			s.memory.chunks = config.ChunksOfGateway
 		}

@@ -74,12 +74,33 @@ DEVICE void store64(uint64_t *p, uint64_t v)
 #endif
 }
 
-/* Read-modify-write operations on words of device memory, relaxed. They return the old value. */
+/* Accesses to words that kernels of several GPUs share, in the memory of one of them (sa_seqs in job.h). */
+DEVICE uint64_t peer_load64(const uint64_t *p)
+{
+#if ON_DEVICE
+	uint64_t v;
+	asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
+	return v;
+#else
+	return __atomic_load_n(p, __ATOMIC_RELAXED);
+#endif
+}
+
+DEVICE void peer_store64(uint64_t *p, uint64_t v)
+{
+#if ON_DEVICE
+	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" :: "l"(p), "l"(v) : "memory");
+#else
+	__atomic_store_n(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
+/* Read-modify-write operations return the old value. */
 DEVICE uint64_t atomic_add64(uint64_t *p, uint64_t v)
 {
 #if ON_DEVICE
 	uint64_t old;
-	asm volatile("atom.relaxed.gpu.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
+	asm volatile("atom.relaxed.sys.global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
 	return old;
 #else
 	return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
@@ -90,7 +111,7 @@ DEVICE uint64_t atomic_exchange64(uint64_t *p, uint64_t v)
 {
 #if ON_DEVICE
 	uint64_t old;
-	asm volatile("atom.relaxed.gpu.global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
+	asm volatile("atom.relaxed.sys.global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(p), "l"(v) : "memory");
 	return old;
 #else
 	return __atomic_exchange_n(p, v, __ATOMIC_RELAXED);

@@ -31,6 +31,8 @@ static struct state {
 	u32 mode, mps;   /* how the GPUs are shared: CUcomputemode, and by MPS */
 	u32 partitioned; /* streams in green contexts so far */
 	u32 busy;        /* a launched kernel runs until the test ends its blocks */
+	u32 peers;       /* GPUs have access to each other's memory, with atomic operations */
+	u32 enabled;     /* calls of cuCtxEnablePeerAccess */
 } *state;
 
 CHECK_STATE_LAYOUT;
@@ -108,6 +110,8 @@ CUresult cuDeviceGetAttribute(int *value, int attribute, int dev)
 	return 0;
 }
 
+CUresult cuDeviceGetP2PAttribute(int *value, int attribute, int dev, int peer) { (void)attribute; CALL; *value = state->peers && dev != peer; return 0; }
+
 /* A context's handle is CONTEXT plus its device. */
 enum { CONTEXT = 0xc0 };
 static _Thread_local handle current;
@@ -116,6 +120,7 @@ CUresult cuDevicePrimaryCtxRelease_v2(int dev) { (void)dev; GIVE; }
 CUresult cuCtxSetCurrent(handle ctx) { CALL; current = ctx; return 0; }
 CUresult cuCtxPushCurrent_v2(handle ctx) { CALL; current = ctx; return 0; }
 CUresult cuCtxPopCurrent_v2(handle *ctx) { CALL; *ctx = current; return 0; }
+CUresult cuCtxEnablePeerAccess(handle peer, u32 flags) { (void)flags; CALL; state->enabled += peer != current; return peer == current ? 101 : 0; }
 CUresult cuCtxSynchronize(void) { CALL; return 0; }
 CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) { CALL; *least = 0; *greatest = -5; return 0; }
 

@@ -46,6 +46,8 @@
 	static_assert(__builtin_offsetof(struct state, mps) == 168, "struct state: mps"); \
 	static_assert(__builtin_offsetof(struct state, partitioned) == 172, "struct state: partitioned"); \
 	static_assert(__builtin_offsetof(struct state, busy) == 176, "struct state: busy"); \
-	static_assert(sizeof(struct state) == 180, "struct state: size")
+	static_assert(__builtin_offsetof(struct state, peers) == 180, "struct state: peers"); \
+	static_assert(__builtin_offsetof(struct state, enabled) == 184, "struct state: enabled"); \
+	static_assert(sizeof(struct state) == 188, "struct state: size")
 
 #endif

@@ -1,0 +1,91 @@
+package gpu
+
+import (
+	"sync"
+
+	"github.com/warproute/warproute/batch"
+)
+
+// chunkCounter counts the chunks of an engine on the device, by lane: those of a lane end in the order in which they begin.
+type chunkCounter struct {
+	begun, ended [batch.MaxLanes]uint64
+	lost         bool // an abandoned one may still run
+}
+
+// chunksOnGPU returns the engine's counter. Any goroutine may call it.
+func (e *Engine) chunksOnGPU() (c chunkCounter) {
+	for lane := range c.ended {
+		c.ended[lane] = e.ended[lane].Load() // first: a chunk never ends before it begins
+		c.begun[lane] = e.begun[lane].Load()
+	}
+	c.lost = e.lostNow.Load() > 0
+	return c
+}
+
+// after reports whether all chunks that had begun before have ended, and none runs that was abandoned.
+func (c chunkCounter) after(before chunkCounter) bool { return !c.lost && c.endedSince(before) }
+
+// endedSince reports whether all chunks that had begun before have ended or were abandoned.
+func (c chunkCounter) endedSince(before chunkCounter) bool {
+	for lane, begun := range before.begun {
+		if c.ended[lane] < begun {
+			return false
+		}
+	}
+	return true
+}
+
+// engineList is the engines that use something on a device: it may be replaced when the chunks have ended that had begun before. Engines are
+// added while others run.
+type engineList struct {
+	mu  sync.Mutex
+	all []*Engine
+}
+
+// add adds an engine without chunks on the device.
+func (l *engineList) add(e *Engine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all = append(l.all, e)
+}
+
+// on returns the engines of some devices.
+func (l *engineList) on(device func(*deviceState) bool) (some []*Engine) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.all {
+		if device(e.state) {
+			some = append(some, e)
+		}
+	}
+	return some
+}
+
+// counters returns the counters of the engines, for after and ended.
+func (l *engineList) counters() (all []chunkCounter) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, e := range l.all {
+		all = append(all, e.chunksOnGPU())
+	}
+	return all
+}
+
+// after reports whether all chunks have ended that had begun before, and none runs that was abandoned.
+func (l *engineList) after(before []chunkCounter) bool { return l.each(before, chunkCounter.after) }
+
+// ended reports whether all chunks have ended that had begun before, or were abandoned, whose packets nobody transmits.
+func (l *engineList) ended(before []chunkCounter) bool {
+	return l.each(before, chunkCounter.endedSince)
+}
+
+func (l *engineList) each(before []chunkCounter, is func(now, before chunkCounter) bool) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for i, c := range before {
+		if !is(l.all[i].chunksOnGPU(), c) {
+			return false
+		}
+	}
+	return true
+}
