@@ -59,12 +59,7 @@ func (s *Service) openEngine() error {
 		if s.cfg.Engine != config.EngineGPU {
 			e.Reason, e.Why = "gpu_found", "there is one"
 		}
-		for _, why := range s.engine.gpus.Unusable {
-			e.Why += "; not used: " + why.Error()
-		}
-		if s.engine.gpus.HostNumbers {
-			e.Why += "; the host assigns the sequence numbers of ESP, which is slower: one GPU has no access to the memory of another with atomic operations"
-		}
+		e.Why += limitsOf(s.engine.gpus)
 		if s.memory.chunks = config.ChunksWithGPU; s.ipsec != nil {
 			s.memory.chunks = config.ChunksOfGateway
 		}
@@ -76,6 +71,17 @@ func (s *Service) openEngine() error {
 		e.Reason, e.Why = "no_gpu", "no GPU can be used: "+err.Error()
 	}
 	return nil
+}
+
+// limitsOf says which GPUs are not used, and what they cannot do together.
+func limitsOf(gpus *gpu.Devices) (text string) {
+	for _, why := range gpus.Unusable {
+		text += "; not used: " + why.Error()
+	}
+	if gpus.HostNumbers {
+		text += "; the host assigns the sequence numbers of ESP, which is slower: a GPU has no access to the memory of another with atomic operations"
+	}
+	return text
 }
 
 // maxPackets returns the limit of a chunk's packets.

@@ -53,6 +53,17 @@ func TestEngineIsGPUWhileAnyWorkerUsesOne(t *testing.T) {
 	}
 }
 
+// TestEngineSaysWhatGPUsCannot: show engine has the reasons.
+func TestEngineSaysWhatGPUsCannot(t *testing.T) {
+	if text := limitsOf(&gpu.Devices{}); text != "" {
+		t.Errorf("GPUs without limits: %q", text)
+	}
+	want := "; not used: use GPU 1: busy; the host assigns the sequence numbers of ESP, which is slower: a GPU has no access to the memory of another with atomic operations"
+	if text := limitsOf(&gpu.Devices{Unusable: []error{errors.New("use GPU 1: busy")}, HostNumbers: true}); text != want {
+		t.Errorf("%q, want %q", text, want)
+	}
+}
+
 func TestLookupOnGPUExplainsTheMissingGPU(t *testing.T) {
 	s := &Service{engine: engine{state: status.EngineState{Name: "cpu", Why: "no driver for a GPU is installed"}}}
 	for query, want := range map[string]string{
