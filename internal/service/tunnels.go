@@ -3,6 +3,7 @@ package service
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"slices"
 	"sync"
@@ -107,6 +108,9 @@ func (s *Service) divertAll() {
 		}
 		if err := set(x.Ifindex, to); err != nil {
 			delete(t.diverted, x.Ifindex)
+			if _, gone := net.InterfaceByIndex(x.Ifindex); gone != nil {
+				continue // deleted meanwhile: setTunnels follows
+			}
 			if !t.failed[x.Ifindex] {
 				t.failed[x.Ifindex] = true
 				s.log.Error("packets of the host on an XFRM interface are not diverted, the peer may drop them as replayed", "interface", x.Name, "err", err)
