@@ -34,7 +34,7 @@ func canShareNumbers(gpus []*cuda.Device) bool {
 // useNumbersOf gives the device's kernel access to the sequence numbers in the memory of another one. The context must be current.
 func (d *Device) useNumbersOf(home *Device) (seqMemory, error) {
 	if err := d.ctx.EnablePeer(home.ctx); err != nil {
-		return seqMemory{}, fmt.Errorf("%w; set gpu.gpus to 1 to use one GPU", err)
+		return seqMemory{}, fmt.Errorf("%w; set CUDA_VISIBLE_DEVICES to one GPU", err)
 	}
 	return home.ipsecTables.numbers, nil
 }

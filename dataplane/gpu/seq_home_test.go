@@ -67,7 +67,7 @@ func TestPeerAccessIsRefused(t *testing.T) {
 	if len(s.All) != 1 || len(s.Unusable) != 1 || s.All[0].ipsecTables.lender == nil {
 		t.Fatalf("%d GPUs, unusable: %v", len(s.All), s.Unusable)
 	}
-	for _, part := range []string{"use GPU 1: access memory of GPU 0 from GPU 1: cuCtxEnablePeerAccess(", "set gpu.gpus to 1"} {
+	for _, part := range []string{"use GPU 1: access memory of GPU 0 from GPU 1: cuCtxEnablePeerAccess(", "set CUDA_VISIBLE_DEVICES to one GPU"} {
 		if !strings.Contains(s.Unusable[0].Error(), part) {
 			t.Errorf("%v, want %q in it", s.Unusable[0], part)
 		}
