@@ -36,6 +36,9 @@ func TestDeviceKeysEndWithTheSA(t *testing.T) {
 			if !bytes.Equal(key.Bytes(), want.Bytes()) {
 				t.Errorf("%s, %v: not the keys of its direction", st.Name, s.direction)
 			}
+			if cbc := s == in && st.Cipher == suite.CBC; s.OpensCBC() != cbc || key.OpensCBC() != cbc {
+				t.Errorf("%s, %v: the SA decrypts AES-CBC: %v, its key: %v", st.Name, s.direction, s.OpensCBC(), key.OpensCBC())
+			}
 			most, fixed := want.Used()
 			for esp, want := range map[int]int{100: min(most, fixed+6*device.SegmentBytes), 1500: most} {
 				if got := s.DeviceKeyUsed(esp); got != want {

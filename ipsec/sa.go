@@ -179,6 +179,9 @@ func (s *SA) Suite() *suite.Suite { return s.suite }
 // Combined reports whether the suite's cipher authenticates, without HMAC.
 func (s *SA) Combined() bool { return s.suite.Auth == suite.Combined }
 
+// OpensCBC reports whether the SA is inbound and its cipher AES-CBC.
+func (s *SA) OpensCBC() bool { return s.direction == In && s.suite.Cipher == suite.CBC }
+
 // IVLen returns the length of the IV in bytes.
 func (s *SA) IVLen() int { return int(s.iv) }
 

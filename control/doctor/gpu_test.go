@@ -47,6 +47,9 @@ func TestGPUChecks(t *testing.T) {
 		{"too little shared memory", files, change(func(b *gpu.Board) { b.GatewayErr = errors.New("the IPsec kernel needs more") }), nil, []string{
 			"OK|1 visible|", "OK|time slicing|MPS", "OK|" + forward + "|", "WARN|GPU 1 (NVIDIA H200): the IPsec kernel needs more: the CPU engine is used|",
 		}},
+		{"too little shared memory for AES-CBC", files, change(func(b *gpu.Board) { b.Gateway.WithoutCBC = true }), nil, []string{
+			"OK|1 visible|", "OK|time slicing|MPS", "OK|" + forward + "|", "OK|" + gateway + "; it does not decrypt AES-CBC: the CPU engine does|",
+		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			h := healthy()

@@ -51,10 +51,11 @@ type Device struct {
 
 // Shape is the launch shape of a kernel.
 type Shape struct {
-	Warps                   int `json:"warps"`                     // warps of a thread block
-	SharedBytes             int `json:"shared_bytes"`              // shared memory of a thread block
-	StagingBytes            int `json:"staging_bytes"`             // staging buffer of a warp; 0: none, as without IPsec
-	BlocksPerMultiprocessor int `json:"blocks_per_multiprocessor"` // thread blocks that fit on a multiprocessor
+	Warps                   int  `json:"warps"`                     // warps of a thread block
+	SharedBytes             int  `json:"shared_bytes"`              // shared memory of a thread block
+	StagingBytes            int  `json:"staging_bytes"`             // staging buffer of a warp; 0: none, as without IPsec
+	BlocksPerMultiprocessor int  `json:"blocks_per_multiprocessor"` // thread blocks that fit on a multiprocessor
+	CBCByCPU                bool `json:"cbc_by_cpu"`                // the kernel does not decrypt AES-CBC: the CPU engine does
 }
 
 // ChunkTimes are mean times of chunks on an engine in about the last second, from submission to the result.
@@ -97,6 +98,9 @@ func (d *Device) rows(t *table) {
 	if s := &d.Shape; s.Warps > 0 {
 		t.row("", fmt.Sprintf("%s, up to %s each: %s, %d bytes of shared memory", count(d.Multiprocessors, "multiprocessor"),
 			count(s.BlocksPerMultiprocessor, "block"), count(s.Warps, "warp"), s.SharedBytes))
+		if s.CBCByCPU {
+			t.row("", "does not decrypt AES-CBC: the CPU engine does")
+		}
 	}
 	if d.Sharing != "" {
 		t.row("", fmt.Sprintf("sharing: %s: %s", strings.ReplaceAll(d.Sharing, "_", " "), d.SharingLatency))

@@ -65,12 +65,26 @@ func withGPUs() *Snapshot {
 	s.Engine.Name, s.Engine.Reason, s.Engine.Why = "gpu", "gpu_found", "there is one"
 	s.Engine.Devices = []Device{
 		{Number: 0, Name: "H200", PCI: "0000:1a:00.0", Sharing: "time_slicing", SharingLatency: "packets wait", Multiprocessors: 132,
-			Shape: Shape{8, 232336, 15600, 1}, Blocks: 256, Awake: 16, Wakes: 1, Workers: 2, InFlight: 3, Chunks: 100},
+			Shape: Shape{8, 232336, 15600, 1, false}, Blocks: 256, Awake: 16, Wakes: 1, Workers: 2, InFlight: 3, Chunks: 100},
 		{Number: 1, Name: "H200", PCI: "0000:1b:00.0", Blocks: 256, Parked: true, WakeError: "out of memory", Workers: 1, WorkersOut: 1, Unfinished: 2,
 			Chunks: 90, ChunksByCPU: 7, ChunksSooner: 4, ExploredCPU: 2, ExploredGPU: 1, Load: 0.21, TimesCPU: ChunkTimes{2040, 2000, 0.05}, TimesGPU: ChunkTimes{5500, 6000, 0.1}, ChunksNoSlot: 6, ChunksLate: 9, Shadow: 16, ShadowSame: 5, ShadowSkipped: 1, Timeouts: 3, Recoveries: 2,
 			Outage: &Outage{time.Date(2026, 11, 21, 12, 0, 3, 0, time.UTC), "the GPU did not finish 7 packets within 20ms"}},
 	}
 	return s
+}
+
+// TestEngineSaysThatGPUDoesNotDecryptCBC: only of a GPU whose kernel does not.
+func TestEngineSaysThatGPUDoesNotDecryptCBC(t *testing.T) {
+	s := withGPUs()
+	const row = "\n               does not decrypt AES-CBC: the CPU engine does\n"
+	for _, is := range []bool{false, true} {
+		s.Engine.Devices[0].Shape.CBCByCPU = is
+		var text strings.Builder
+		require.NoError(t, WriteEngine(&text, EngineOf(s)))
+		if strings.Contains(text.String(), "8 warps, 232336 bytes of shared memory"+row) != is {
+			t.Errorf("AES-CBC is decrypted by the CPU engine: %v:\n%s", is, &text)
+		}
+	}
 }
 
 func TestViewsAreWrittenAsTables(t *testing.T) {
@@ -183,7 +197,7 @@ func TestJSONKeysAreStable(t *testing.T) {
 			`"rx_packets":3000,"rx_bytes":180000,"tx_packets":12,"tx_bytes":720,"dropped_packets":10}`},
 		{"engine", EngineOf(s), `{"name":"cpu","reason":"no_gpu","description":"no GPU was found","workers":2,"cores":[0,1],"huge_pages":false,` +
 			`"max_packets":1024,"max_delay_ns":50000,"chunks":3,"packets":3000,"packets_per_chunk":1000,"in_flight":2,"neighbor_queue_packets":1,"tx_pending_packets":2,"config_loaded":"2026-01-02T03:04:05Z"}`},
-		{"device", withGPUs().Engine.Devices[1], `{"number":1,"name":"H200","pci":"0000:1b:00.0","sharing":"","sharing_latency":"","multiprocessors":0,"shape":{"warps":0,"shared_bytes":0,"staging_bytes":0,"blocks_per_multiprocessor":0},` +
+		{"device", withGPUs().Engine.Devices[1], `{"number":1,"name":"H200","pci":"0000:1b:00.0","sharing":"","sharing_latency":"","multiprocessors":0,"shape":{"warps":0,"shared_bytes":0,"staging_bytes":0,"blocks_per_multiprocessor":0,"cbc_by_cpu":false},` +
 			`"blocks":256,"awake":0,"parked":true,"wakes":0,"wake_error":"out of memory",` +
 			`"workers":1,"workers_out":1,"in_flight":0,"unfinished":2,"chunks":90,"chunks_by_cpu":7,"chunks_sooner":4,"explored_cpu":2,"explored_gpu":1,"chunks_no_slot":6,"chunks_parked":0,"chunks_late":9,` +
 			`"times_cpu":{"predicted_ns":2040,"measured_ns":2000,"error":0.05},"times_gpu":{"predicted_ns":5500,"measured_ns":6000,"error":0.1},"load":0.21,"shadow":16,"shadow_same":5,"shadow_different":0,"shadow_skipped":1,"timeouts":3,"recoveries":2,"faults":0,` +

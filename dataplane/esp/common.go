@@ -60,7 +60,7 @@ func (s *Stage) openCommon(f *batch.Frame, c commonESP, job *Job) *ipsec.SA {
 		ip, next, tos = packet.IPv6Len, 6, p[0]<<4|p[1]>>4
 	}
 	sa := s.gateway.Inbound(c.spi, ipsec.Destination(p))
-	if sa == nil || !s.deviceTakes(job, f, sa) {
+	if sa == nil || !s.deviceTakes(job, f, sa) || s.HostDecrypts(sa) {
 		return nil
 	}
 	seq, end, ok := sa.FindCommon(p, int(c.at))

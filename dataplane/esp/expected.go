@@ -41,7 +41,7 @@ func (s *Stage) FirstSA() (sa *ipsec.SA, n int) { return s.firstSA, s.firstCount
 // device finds out by itself which packets are its.
 func (s *Stage) MayExpect(sa *ipsec.SA, keys uint32) bool {
 	switch {
-	case sa.KeyIndex() >= keys || sa.Mode() != ipsec.Tunnel:
+	case sa.KeyIndex() >= keys || s.HostDecrypts(sa) || sa.Mode() != ipsec.Tunnel:
 		return false
 	case sa.Direction() == ipsec.Out:
 		return s.Classifies() && s.gateway.Current(sa.Tunnel()) == sa

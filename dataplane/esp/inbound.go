@@ -33,7 +33,7 @@ func (s *Stage) open(f *batch.Frame, i int, nested bool, sa *ipsec.SA, job *Job)
 	if nested {
 		depth = 1
 	}
-	if depth == 0 && s.deviceTakes(job, f, sa) {
+	if depth == 0 && s.deviceTakes(job, f, sa) && !s.HostDecrypts(sa) {
 		return dropFor(s.openJob(f, sa, job))
 	}
 	for ; depth < maxNested; depth++ {

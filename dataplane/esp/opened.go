@@ -92,7 +92,7 @@ func (s *Stage) opener(key uint32) *opener {
 
 func (s *Stage) lookUpOpener(key uint32) (ok bool) {
 	sa := s.gateway.ByKey(key)
-	if sa == nil || !sa.FoundByDevices() {
+	if sa == nil || !sa.FoundByDevices() || s.HostDecrypts(sa) {
 		return false
 	}
 	_, esp, least := sa.InboundESP()

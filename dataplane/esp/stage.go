@@ -25,6 +25,7 @@ type Stage struct {
 	sources          inspect.ReversePath
 	lookups          gateway.Lookups
 	keys             uint32 // the device has the keys with numbers below, see Begin
+	hostDecryptsCBC  bool   // see SetHostDecryptsCBC
 
 	// Received ESP packets of the block, with the SA that decrypts each. Indices are into the block.
 	toOpen struct {

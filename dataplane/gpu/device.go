@@ -101,8 +101,8 @@ func (d *Device) prepare() error {
 	if err := d.makeKernel(); err != nil {
 		return err
 	}
-	if d.options.Gateway != nil {
-		d.unfollow = append(d.unfollow, d.options.Gateway.Follow(d.ipsecTables))
+	if g := d.options.Gateway; g != nil {
+		d.unfollow = append(d.unfollow, g.Follow(d.shape.filter(d.ipsecTables)))
 	}
 	return d.state.err()
 }
@@ -123,7 +123,7 @@ func (d *Device) makeKernel() (err error) {
 		return err
 	}
 	if d.options.Gateway != nil {
-		if f, err = d.loadGateway(s.Staging); err != nil {
+		if f, err = d.loadGateway(s); err != nil {
 			return err
 		}
 	}
@@ -167,6 +167,7 @@ func (d *Device) NewEngine(umem []byte, chunks, size int, fallback *cpu.Engine) 
 		return nil, errors.New("GPU engine for a worker without IPsec: the GPU was opened with IPsec")
 	case d.ipsecTables != nil:
 		e.ipsec, e.lender = newIPsecPath(chunks, size, maxKeys), d.ipsecTables.lender
+		e.esp.SetHostDecryptsCBC(d.shape.WithoutCBC)
 	}
 	e.shadow = newShadow(e, size, d.options.Shadow, d.tables.patcher)
 	if err := d.attach(e, umem); err != nil {

@@ -31,7 +31,7 @@ type ipsecTables struct {
 	*keyWriter
 	*policies
 	*spiTable
-	staging    uint32 // words of a warp's staging buffer
+	shape      Shape // of the kernel
 	keys       *cuda.Memory
 	numbers    seqMemory
 	nowServing cuda.DevicePtr // of ticket locks: kernel/ticket_lock.h
@@ -47,6 +47,7 @@ type ipsecTablesParams struct {
 	Tunnels      cuda.DevicePtr
 	NowServing   cuda.DevicePtr
 	StagingWords uint64
+	AESBytes     uint64
 }
 
 const keyBytes = device.KeyBytes
@@ -55,13 +56,12 @@ const keyBytes = device.KeyBytes
 func (t *ipsecTables) params() ipsecTablesParams {
 	return ipsecTablesParams{
 		Keys: t.keys.Ptr(), Policies: t.policies.pointer.Ptr(), SPIs: t.spiTable.at, Seqs: t.numbers.seqs, Tunnels: t.numbers.tunnels, NowServing: t.nowServing,
-		StagingWords: uint64(t.staging),
+		StagingWords: uint64(t.shape.Staging / 4), AESBytes: t.shape.aesBytes(),
 	}
 }
 
-// loadGateway loads the gateway kernel, which replaces the forwarding kernel, for warps with staging buffers
-// of some bytes.
-func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
+// loadGateway loads the gateway kernel, which replaces the forwarding kernel, for a launch shape.
+func (d *Device) loadGateway(s Shape) (*cuda.Function, error) {
 	module, err := d.load(ipsecKernel)
 	if err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func (d *Device) loadGateway(staging int) (*cuda.Function, error) {
 	if err != nil {
 		return nil, err
 	}
-	t := &ipsecTables{staging: uint32(staging / 4)}
+	t := &ipsecTables{shape: s}
 	if t.keys, err = d.alloc(maxKeys * keyBytes); err != nil {
 		return nil, err
 	}

@@ -70,7 +70,7 @@ func openSecured(t *testing.T, net *testutil.Network, g *gateway.Gateway, o Opti
 		of   cuda.FunctionAttribute
 	}{{"registers", cuda.FunctionRegisters}, {"bytes of local memory", cuda.FunctionLocal}} {
 		n := got(d.kernel.code.Attribute(a.of))(t)
-		t.Logf("the gateway kernel has %d %s; slots: %d, staging buffers of %d words", n, a.name, d.kernel.pool.blocks, d.ipsecTables.staging)
+		t.Logf("the gateway kernel has %d %s; slots: %d, staging buffers of %d words", n, a.name, d.kernel.pool.blocks, d.shape.Staging/4)
 	}
 	return workerOnGPU(t, d, net, g, securedFrames, 1, securedChunk)
 }

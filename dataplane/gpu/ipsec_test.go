@@ -62,17 +62,18 @@ func newIPsecEngine(t *testing.T, net *testutil.Network, g *gateway.Gateway, mem
 func securedOnHost(stagingWords int) securedMaker {
 	return func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
 		t.Helper()
-		s, _ := securedOnShim(t, net, g, stagingWords, 1)
+		s, _ := securedOnShim(t, net, g, Shape{Staging: 4 * stagingWords}, 1)
 		return s
 	}
 }
 
-// securedOnShim is securedOnHost with a number of slots. It returns the shim, too.
-func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, stagingWords, slots int) (secured, *shim) {
+// securedOnShim is securedOnHost with the staging buffers and AES tables of a shape, and a number of slots. It returns the shim, too.
+func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, of Shape, slots int) (secured, *shim) {
 	t.Helper()
-	sh := startShim(t, net.FIB, net.PartialChecksums, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(stagingWords))
-	g.Follow(sh)
+	sh := startShim(t, net.FIB, net.PartialChecksums, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(of.Staging/4), fmt.Sprint(of.aesBytes()))
+	g.Follow(of.filter(sh))
 	e := newIPsecEngine(t, net, g, sh.umem, slots, securedChunk, shimKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
+	e.esp.SetHostDecryptsCBC(of.WithoutCBC)
 	e.shadow = newShadow(e, securedChunk, 1, nil)
 	for i := range e.mailbox.blocks {
 		e.mailbox.blocks[i].last = 1<<32 - 4 // tile numbers wrap

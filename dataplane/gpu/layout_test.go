@@ -128,6 +128,7 @@ func defineMailbox(h *cheader.Header) {
 	h.Define("FORWARD_SCRATCH", forwardScratch, "per warp,")
 	h.Define("GATEWAY_SCRATCH", gatewayScratch, "with its struct tile,")
 	h.Define("AES_BYTES", aesBytes, "and of a gateway's block")
+	h.Define("AES_ENCRYPT_BYTES", aesEncryptBytes, "or of one that does not decrypt AES-CBC")
 	h.Struct("worker_memory", workerMemory{}, "umem", "bytes")
 	h.Struct("mailbox", params{}, "slots", "slot_bytes", "results", "descriptors", "jobs", "headers", "short_headers", "completions", "block_count",
 		"workers", "control", "awake", "tables")
@@ -181,5 +182,5 @@ func defineJobs(h *cheader.Header) {
 	h.Struct("job", deviceJob{}, "key", "seq_high", "esp", "bytes", "ip_len", "flags")
 	h.Struct("seq_request", seqRequest{}, "key", "seq_low", "extended", "tunnel", "seq_high", "what")
 	h.Struct("sa_seqs", saSeqs{}, "next", "last")
-	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "seqs", "tunnels", "now_serving", "staging_words")
+	h.Struct("ipsec_tables", ipsecTablesParams{}, "keys", "policies", "spis", "seqs", "tunnels", "now_serving", "staging_words", "aes_bytes")
 }

@@ -17,7 +17,7 @@ import (
 // lendingOnHost is securedOnHost with a device that assigns sequence numbers.
 func lendingOnHost(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
 	t.Helper()
-	s, sh := securedOnShim(t, net, g, 3900, 2)
+	s, sh := securedOnShim(t, net, g, Shape{Staging: 4 * 3900}, 2)
 	e := s.engine
 	shimNowServing = func() uint32 { return sh.nowServing[0] }
 	t.Cleanup(func() { shimNowServing = nil })

@@ -14,6 +14,7 @@ type Shape struct {
 	Shared                  int // dynamic shared memory of a block
 	Staging                 int // staging buffer of a warp, a multiple of 16; 0: none
 	BlocksPerMultiprocessor int
+	WithoutCBC              bool // the block of a gateway has no tables to decrypt AES-CBC: the CPU engine does
 }
 
 // Threads returns the threads of a block.
@@ -28,6 +29,9 @@ func (s Shape) String() string {
 	text := fmt.Sprintf("%d %s per multiprocessor, of %d warps and %d bytes of shared memory", s.BlocksPerMultiprocessor, blocks, s.Warps, s.Shared)
 	if s.Staging > 0 {
 		text += fmt.Sprintf(" (staging buffers: %d bytes per warp)", s.Staging)
+	}
+	if s.WithoutCBC {
+		text += "; it does not decrypt AES-CBC: the CPU engine does"
 	}
 	return text
 }
@@ -75,6 +79,7 @@ const (
 type kernelNeeds struct {
 	name         string
 	tables       int // shared memory of the block, without warps
+	cbcTables    int // part of tables that only AES-CBC decryption needs; 0: none
 	scratch      int // shared memory of a warp, without its staging buffer
 	staging      int // smallest staging buffer that is worth a warp; 0: none
 	leastStaging int // smallest staging buffer that works
@@ -84,11 +89,11 @@ type kernelNeeds struct {
 
 // The kernels' needs, as their code declares them, and the numbers of warps that an H200 is fastest with (a gateway: with IMIX and 1,408 bytes).
 // A gateway's warp needs room for two packets of any length: with one at a time, HMAC and CBC encryption use a lane or four of
-// 32. With the limits of an L4, a third warp would have too small a staging buffer.
+// 32. With the limits of an L4, there is room for 2 warps with the tables to decrypt AES-CBC, and for 6 without.
 var (
 	forwardNeeds = kernelNeeds{name: "forwarding", tables: sharedHeader, scratch: forwardScratch, warps: threads / warpSize}
 	gatewayNeeds = kernelNeeds{
-		name: "IPsec", tables: aesBytes + sharedHeader, scratch: gatewayScratch, warps: gatewayThreads / warpSize,
+		name: "IPsec", tables: aesBytes + sharedHeader, cbcTables: aesBytes - aesEncryptBytes, scratch: gatewayScratch, warps: gatewayThreads / warpSize,
 		staging: stagingOf(2, longestPacket), leastStaging: minStagingBytes,
 	}
 )
@@ -106,8 +111,24 @@ func stagingOf(packets, bytes int) int {
 var errShared = errors.New("too little shared memory")
 
 // shape returns the launch shape on a device: as many warps per block as the kernel uses, or fewer if
-// shared memory limits them. The warps of a block share the remaining memory as staging buffers.
+// shared memory limits them. The warps of a block share the remaining memory as staging buffers. The kernel does without the
+// tables to decrypt AES-CBC if less than half of its warps fit beside them, and more without.
 func (k kernelNeeds) shape(l limits) (Shape, error) {
+	s, err := k.shapeWithTables(l)
+	if k.cbcTables == 0 || err == nil && 2*s.Warps >= k.warps {
+		return s, err
+	}
+	k.tables -= k.cbcTables
+	without, withoutErr := k.shapeWithTables(l)
+	if err == nil && without.Warps <= s.Warps {
+		return s, nil
+	}
+	without.WithoutCBC = withoutErr == nil
+	return without, withoutErr
+}
+
+// shapeWithTables returns the launch shape with k.tables bytes of tables.
+func (k kernelNeeds) shapeWithTables(l limits) (Shape, error) {
 	for warps := k.warps; warps > 0; warps-- {
 		least := k.staging
 		if warps == 1 {

@@ -33,11 +33,16 @@ func TestShapesOfBoards(t *testing.T) {
 		board            limits
 		forward, gateway Shape
 	}{
-		{"H200", hopper, Shape{16, 73744, 0, 3}, Shape{10, 232304, 10704, 1}},
-		{"A100", ampere, Shape{16, 73744, 0, 2}, Shape{8, 166800, 6480, 1}},
-		{"L4", ada, Shape{16, 73744, 0, 1}, Shape{2, 101360, 8656, 1}},
-		{"A10", board(101376, 1024, 1536, 16), Shape{16, 73744, 0, 1}, Shape{2, 101360, 8656, 1}},
-		{"T4", turing, Shape{14, 64528, 0, 1}, Shape{}},
+		{"H200", hopper, Shape{16, 73744, 0, 3, false}, Shape{10, 232304, 10704, 1, false}},
+		{"A100", ampere, Shape{16, 73744, 0, 2, false}, Shape{8, 166800, 6480, 1, false}},
+		{"L4", ada, Shape{16, 73744, 0, 1, false}, Shape{6, 101328, 6272, 1, true}},
+		{"A10", board(101376, 1024, 1536, 16), Shape{16, 73744, 0, 1, false}, Shape{6, 101328, 6272, 1, true}},
+		{"T4", turing, Shape{14, 64528, 0, 1, false}, Shape{2, 65520, 11216, 1, true}},
+		{"just too small for the tables", board(129663, 1024, 1536, 24), Shape{16, 73744, 0, 1, false}, Shape{8, 129552, 6944, 1, true}},
+		{"just large enough", board(129664, 1024, 1536, 24), Shape{16, 73744, 0, 1, false}, Shape{5, 129664, 6032, 1, false}},
+		{"smallest gateway", board(42032, 0, 1024, 16), Shape{9, 41488, 0, 1, false}, Shape{1, 42032, 4096, 1, true}},
+		{"48 KiB", board(49152, 0, 1024, 16), Shape{10, 46096, 0, 1, false}, Shape{1, 49152, 11216, 1, true}},
+		{"40 KiB", board(40960, 0, 1024, 16), Shape{8, 36880, 0, 1, false}, Shape{}},
 	} {
 		if s, err := forwardNeeds.shape(tt.board); err != nil || s != tt.forward {
 			t.Errorf("%s forwards with %v, %v; want %v", tt.name, s, err, tt.forward)
@@ -49,7 +54,7 @@ func TestShapesOfBoards(t *testing.T) {
 		if err == nil {
 			continue
 		}
-		const want = "the IPsec kernel needs 82992 bytes of shared memory per block, the GPU has 65536: too little shared memory"
+		const want = "the IPsec kernel needs 42032 bytes of shared memory per block, the GPU has 40960: too little shared memory"
 		if err.Error() != want || !errors.Is(err, errShared) {
 			t.Errorf("%s: %q, want %q", tt.name, err, want)
 		}
@@ -63,7 +68,7 @@ func TestShapesFit(t *testing.T) {
 		t.Errorf("packets of up to %d bytes are the device's, frames have %d", longestPacket, umem.FrameSize)
 	}
 	rnd := rand.New(rand.NewPCG(17, 6))
-	fitting := map[string]int{}
+	fitting, without := map[string]int{}, 0
 	for range 100_000 {
 		l := limits{
 			shared: rnd.IntN(300_000), sharedReserved: rnd.IntN(2048), multiprocessorShared: rnd.IntN(300_000),
@@ -84,6 +89,13 @@ func TestShapesFit(t *testing.T) {
 			s.Shared > l.shared || n*(s.Shared+l.sharedReserved) > l.multiprocessorShared {
 			t.Fatalf("%v exceeds %+v", s, l)
 		}
+		if s.WithoutCBC {
+			if all, err := k.shapeWithTables(l); err == nil && (2*all.Warps >= k.warps || all.Warps >= s.Warps) {
+				t.Fatalf("%v, though %v fits", s, all)
+			}
+			k.tables -= k.cbcTables
+			without++
+		}
 		if s.Shared != k.tables+s.Warps*(k.scratch+s.Staging) || s.Staging%stagingUnit != 0 {
 			t.Fatalf("%+v does not add up", s)
 		}
@@ -96,8 +108,8 @@ func TestShapesFit(t *testing.T) {
 			}
 		}
 	}
-	if fitting[forwardNeeds.name] < 1000 || fitting[gatewayNeeds.name] < 1000 {
-		t.Errorf("too few boards that fit: %v", fitting)
+	if fitting[forwardNeeds.name] < 1000 || fitting[gatewayNeeds.name] < 1000 || without < 1000 {
+		t.Errorf("too few boards that fit: %v, of gateways %d without AES-CBC", fitting, without)
 	}
 }
 
@@ -108,8 +120,8 @@ func TestWarpsCanBeChosen(t *testing.T) {
 		board             limits
 		warps, want, each int
 	}{
-		{gatewayNeeds, hopper, 4, 4, 34512}, {gatewayNeeds, hopper, 20, 10, 10704}, {gatewayNeeds, ampere, 10, 10, 4160}, {gatewayNeeds, ada, 3, 2, 8656},
-		{gatewayNeeds, ada, 0, 2, 8656}, {forwardNeeds, hopper, 3, 3, 0},
+		{gatewayNeeds, hopper, 4, 4, 34512}, {gatewayNeeds, hopper, 20, 10, 10704}, {gatewayNeeds, ampere, 10, 10, 4160}, {gatewayNeeds, ada, 3, 2, 8656}, {gatewayNeeds, ada, 5, 5, 8560},
+		{gatewayNeeds, ada, 0, 6, 6272}, {forwardNeeds, hopper, 3, 3, 0},
 	} {
 		if s, err := tt.needs.withWarps(tt.warps).shape(tt.board); err != nil || s.Warps != tt.want || s.Staging != tt.each {
 			t.Errorf("%s with %d warps: %+v, %v; want %d with %d bytes", tt.needs.name, tt.warps, s, err, tt.want, tt.each)

@@ -31,13 +31,13 @@ func smallGPU(t *testing.T, shared, multiprocessors int) Options {
 }
 
 // TestGPUGatewayFitsASmallGPU: 101,376 bytes of shared memory per block and 58 multiprocessors, as an L4
-// has. Results are the CPU engine's, byte for byte.
+// has. Results are the CPU engine's, byte for byte. The host decrypts AES-CBC.
 func TestGPUGatewayFitsASmallGPU(t *testing.T) {
-	o := smallGPU(t, 101376, 58)
+	o := smallGPU(t, l4Shared, 58)
 	maker := func(t *testing.T, net *testutil.Network, g *gateway.Gateway) secured {
 		w := openSecured(t, net, g, o)
-		if n := w.engine.mailbox.batches; n != 2 {
-			t.Errorf("%d warps per block, want 2", n)
+		if n := w.engine.mailbox.batches; n != 6 {
+			t.Errorf("%d warps per block, want 6", n)
 		}
 		return w
 	}
@@ -46,6 +46,8 @@ func TestGPUGatewayFitsASmallGPU(t *testing.T) {
 		packets = 10_000
 	}
 	t.Run("all suites", func(t *testing.T) { agreeOnSecured(t, maker, packets) })
+	t.Run("SA lookup", func(t *testing.T) { agreeOnSecured(t, unread(maker, true, true), packets) })
+	t.Run("expected SAs", func(t *testing.T) { agreeOnExpected(t, maker, 2) })
 	t.Run("CBC", func(t *testing.T) { agreeOnCBC(t, maker) })
 }
 

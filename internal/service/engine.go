@@ -159,7 +159,7 @@ func deviceStatus(d *gpu.State) status.Device {
 	of := status.Device{
 		Number: d.Number, Name: d.Info.Name, PCI: d.Info.PCIBusID,
 		Sharing: string(d.Sharing.Mode), SharingLatency: gpu.SharingLatency(d.Sharing), Multiprocessors: d.Multiprocessors,
-		Shape:  status.Shape{Warps: d.Shape.Warps, SharedBytes: d.Shape.Shared, StagingBytes: d.Shape.Staging, BlocksPerMultiprocessor: d.Shape.BlocksPerMultiprocessor},
+		Shape:  status.Shape{Warps: d.Shape.Warps, SharedBytes: d.Shape.Shared, StagingBytes: d.Shape.Staging, BlocksPerMultiprocessor: d.Shape.BlocksPerMultiprocessor, CBCByCPU: d.Shape.WithoutCBC},
 		Blocks: d.Blocks, Awake: d.Awake, Parked: d.Parked, Wakes: d.Wakes, Workers: d.Workers, WorkersOut: d.WorkersOut, InFlight: d.InFlight, Unfinished: d.Lost,
 		Chunks: d.ByGPU, ChunksByCPU: d.ByCPU, ChunksSooner: d.CPUSooner, ExploredCPU: d.CPUExplored, ExploredGPU: d.GPUExplored, ChunksNoSlot: d.NoFreeSlot, ChunksParked: d.KernelParked, ChunksLate: d.GPULate,
 		TimesCPU: chunkTimes(d.Times[choice.CPU]), TimesGPU: chunkTimes(d.Times[choice.GPU]), Load: d.Load,

@@ -38,13 +38,13 @@ func TestEngineIsGPUWhileAnyWorkerUsesOne(t *testing.T) {
 		}
 	}
 	got := withDevices(start, []gpu.State{{
-		Number: 3, Info: cuda.DeviceInfo{Name: "H200", PCIBusID: "0000:1b:00.0"}, Sharing: cuda.Sharing{Mode: cuda.MPS, Percent: 50}, Multiprocessors: 66, Shape: gpu.Shape{Warps: 8, Shared: 21, Staging: 22, BlocksPerMultiprocessor: 1},
+		Number: 3, Info: cuda.DeviceInfo{Name: "H200", PCIBusID: "0000:1b:00.0"}, Sharing: cuda.Sharing{Mode: cuda.MPS, Percent: 50}, Multiprocessors: 66, Shape: gpu.Shape{Warps: 8, Shared: 21, Staging: 22, BlocksPerMultiprocessor: 1, WithoutCBC: true},
 		WakeErr: errors.New("no memory"), KernelParked: 17, GPULate: 18, Blocks: 16, Workers: 2, WorkersOut: 1,
 		InFlight: 4, Lost: 5, ByGPU: 6, ByCPU: 7, CPUSooner: 11, CPUExplored: 19, GPUExplored: 20, Load: 0.5, Times: [choice.NumEngines]choice.Means{{Predicted: 20, Measured: 21, Error: 0.1}, {Predicted: 22, Measured: 23, Error: 0.2}}, NoFreeSlot: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Recoveries: 9, Failed: true, Cause: gpu.CauseFault, Outage: late,
 	}}).Devices[0]
 	want := status.Device{
 		Number: 3, Name: "H200", PCI: "0000:1b:00.0", Sharing: "mps", SharingLatency: gpu.SharingLatency(cuda.Sharing{Mode: cuda.MPS, Percent: 50}),
-		Multiprocessors: 66, Shape: status.Shape{Warps: 8, SharedBytes: 21, StagingBytes: 22, BlocksPerMultiprocessor: 1},
+		Multiprocessors: 66, Shape: status.Shape{Warps: 8, SharedBytes: 21, StagingBytes: 22, BlocksPerMultiprocessor: 1, CBCByCPU: true},
 		WakeError: "no memory", ChunksParked: 17, ChunksLate: 18, Blocks: 16, Workers: 2, WorkersOut: 1,
 		InFlight: 4, Unfinished: 5, Chunks: 6, ChunksByCPU: 7, ChunksSooner: 11, ExploredCPU: 19, ExploredGPU: 20, Load: 0.5, TimesCPU: status.ChunkTimes{PredictedNS: 20, MeasuredNS: 21, Error: 0.1}, TimesGPU: status.ChunkTimes{PredictedNS: 22, MeasuredNS: 23, Error: 0.2}, ChunksNoSlot: 12, Shadow: 13, ShadowSame: 14, ShadowDifferent: 15, ShadowSkipped: 16, Timeouts: 8, Recoveries: 9, Faults: 1, Cause: "fault", Outage: &status.Outage{Since: since, Why: "late"},
 	}

@@ -53,6 +53,9 @@ type Key struct {
 	_          [2]uint32
 }
 
+// OpensCBC reports whether the key is that of an inbound SA with AES-CBC: see ipsec.SA.OpensCBC.
+func (k *Key) OpensCBC() bool { return suite.Cipher(k.Cipher) == suite.CBC && k.IV == 0 }
+
 // Headers in front of ESP: bits of Key.Headers. Without the last two, DF of an outer IPv4 header is clear.
 const (
 	HeadersIPv6 = 1 << iota

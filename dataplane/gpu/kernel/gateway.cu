@@ -9,13 +9,14 @@
 #include "poll.h"
 #include "esp_batch.h"
 
-/* AES tables of a block. Its struct shared follows, then the tiles that its warps process, for which there are no registers,
- * and then their staging buffers. */
+/* AES tables of a block; aes_bytes of struct ipsec_tables says how many bytes of them there are. The block's struct shared follows, then the
+ * tiles that its warps process, for which there are no registers, and then their staging buffers. */
 struct aes_memory {
 	uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 } __attribute__((aligned(16)));
 
-static_assert(sizeof(struct aes_memory) == AES_BYTES && sizeof(struct warp_scratch) + sizeof(struct tile) == GATEWAY_SCRATCH, "the host allocates them");
+static_assert(sizeof(struct aes_memory) == AES_BYTES && __builtin_offsetof(struct aes_memory, decrypt) == AES_ENCRYPT_BYTES, "the host allocates them");
+static_assert(sizeof(struct warp_scratch) + sizeof(struct tile) == GATEWAY_SCRATCH, "the host allocates them");
 static_assert(sizeof(struct block_lock) == sizeof(((struct shared *)0)->lock), "struct shared has room for it");
 
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
@@ -23,7 +24,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 /* Serves the slots of each block until the host stops the kernel.
  *
  * Grid: block_count blocks, and the watcher. Block: a warp per batch of the largest tile, up to
- * GATEWAY_THREADS threads. Dynamic shared memory: AES_BYTES and SHARED_HEADER bytes, and per warp
+ * GATEWAY_THREADS threads. Dynamic shared memory: ipsec.aes_bytes and SHARED_HEADER bytes, and per warp
  * GATEWAY_SCRATCH (its scratch and its tile) and a staging buffer of 4 * ipsec.staging_words bytes.
  *
  * PCIe payload bytes per packet with an ESP job: reads 9 to 256 (descriptors: 128 per batch of up to 14 packets without EXPECT_SA, else 256) + 16 (job) +
@@ -35,7 +36,7 @@ extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct mailbox m, struct ipsec_tables ipsec)
 {
 	struct aes_memory *aes = (struct aes_memory *)memory;
-	struct shared *sh = (struct shared *)(aes + 1);
+	struct shared *sh = (struct shared *)((uint8_t *)memory + (uint32_t)ipsec.aes_bytes);
 	uint32_t batch_index = warp_id();
 	struct warp_scratch *scratch = &sh->scratch[batch_index];
 	uint32_t warps = blockDim.x / WARP_SIZE;
@@ -53,7 +54,8 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 	if (threadIdx.x == 0)
 		*lock = (struct block_lock){0, 0}; /* no batch waits for that: the first one of a tile waits for its ticket */
 	aes_fill_encrypt(aes->encrypt, threadIdx.x, blockDim.x);
-	aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
+	if (ipsec.aes_bytes == AES_BYTES)
+		aes_fill_decrypt(aes->decrypt, aes->inverse, threadIdx.x, blockDim.x);
 	__syncthreads();
 	for (uint32_t number = host_load32((const uint32_t *)(slot_of(&m, GATEWAY_DEPTH, 0) + FIRST_TILE));; number++) {
 		uint8_t *slot = slot_of(&m, GATEWAY_DEPTH, number);

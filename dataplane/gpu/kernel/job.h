@@ -57,7 +57,7 @@ struct seq_request {
 
 CHECK_SEQ_REQUEST_LAYOUT;
 
-/* Tables of a gateway in device memory, and the size of staging buffers: the second parameter of the gateway kernel. */
+/* Tables of a gateway in device memory, and sizes in shared memory: the second parameter of the gateway kernel. */
 struct ipsec_tables {
 	const struct esp_key *keys;
 	const uint64_t *policies;   /* the address of the policies (policies.h) */
@@ -66,6 +66,7 @@ struct ipsec_tables {
 	uint64_t *tunnels;          /* by number: the SA whose numbers are lent; key + 1, longest packet << 32, extended << SA_EXTENDED_SHIFT; 0: none */
 	uint32_t *now_serving;      /* of ticket locks, by worker, a sector each (ticket_lock.h) */
 	uint64_t staging_words;     /* of a warp's staging buffer */
+	uint64_t aes_bytes;         /* AES tables in shared memory: AES_BYTES, or AES_ENCRYPT_BYTES if there are no jobs to decrypt AES-CBC */
 };
 
 CHECK_IPSEC_TABLES_LAYOUT;

@@ -117,6 +117,7 @@
 #define FORWARD_SCRATCH 4608 /* per warp, */
 #define GATEWAY_SCRATCH 5152 /* with its struct tile, */
 #define AES_BYTES 73728 /* and of a gateway's block */
+#define AES_ENCRYPT_BYTES 32768 /* or of one that does not decrypt AES-CBC */
 
 /* ESP jobs (job.h): kinds and flags. */
 #define JOB_KIND 3 /* mask of the kind */
@@ -251,6 +252,7 @@
 	static_assert(__builtin_offsetof(struct ipsec_tables, tunnels) == 32, "struct ipsec_tables: tunnels"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, now_serving) == 40, "struct ipsec_tables: now_serving"); \
 	static_assert(__builtin_offsetof(struct ipsec_tables, staging_words) == 48, "struct ipsec_tables: staging_words"); \
-	static_assert(sizeof(struct ipsec_tables) == 56, "struct ipsec_tables: size")
+	static_assert(__builtin_offsetof(struct ipsec_tables, aes_bytes) == 56, "struct ipsec_tables: aes_bytes"); \
+	static_assert(sizeof(struct ipsec_tables) == 64, "struct ipsec_tables: size")
 
 #endif

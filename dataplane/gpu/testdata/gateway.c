@@ -1,4 +1,4 @@
-/* gateway: one emulated warp that runs the gateway kernel's code on the warp batches of a chunk,
+/* gateway STAGING_WORDS AES_BYTES: one emulated warp that runs the gateway kernel's code on the warp batches of a chunk,
  * one after another. */
 #define _GNU_SOURCE /* memmem */
 #define CHECK_REVERSE_PATH 0 /* as gateway.cu */
@@ -143,15 +143,17 @@ static void *end_with_memory(size_t bytes)
 
 int main(int argc, char **argv)
 {
-	if (!(base = map_shared()) || argc != 2)
+	if (!(base = map_shared()) || argc != 3)
 		return 1;
 	const struct memory *s = (const void *)base;
 	staging.size = (uint32_t)atoi(argv[1]);
 	if (!(staging.words = end_with_memory(4 * staging.size)))
 		return 1;
+	ipsec_tables.aes_bytes = (uint64_t)atol(argv[2]);
 	for (uint32_t thread = 0; thread < 3; thread++) {
 		aes_fill_encrypt(encrypt, thread, 3);
-		aes_fill_decrypt(decrypt, inverse, thread, 3);
+		if (ipsec_tables.aes_bytes == AES_BYTES)
+			aes_fill_decrypt(decrypt, inverse, thread, 3);
 	}
 	struct worker_memory worker = {base + s->umem, s->umem_bytes};
 	mailbox = (struct mailbox){
@@ -161,7 +163,7 @@ int main(int argc, char **argv)
 	static uint64_t policies;
 	policies = (uintptr_t)(base + s->policies);
 	ipsec_tables = (struct ipsec_tables){(const void *)(base + s->keys), &policies, (const void *)(base + s->spis),
-					     (void *)(base + s->seqs), (void *)(base + s->tunnels), (void *)(base + s->now_serving), staging.size};
+					     (void *)(base + s->seqs), (void *)(base + s->tunnels), (void *)(base + s->now_serving), staging.size, ipsec_tables.aes_bytes};
 	for (uint32_t header; fread(&header, sizeof header, 1, stdin) == 1; ) {
 		work_on(header);
 		if (fwrite(&header, sizeof header, 1, stdout) != 1 || fflush(stdout) != 0)

@@ -1,0 +1,57 @@
+package esp_test
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/warproute/warproute/batch"
+	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/ipsec"
+	"github.com/warproute/warproute/ipsec/gateway"
+	"github.com/warproute/warproute/ipsec/suite"
+	"github.com/warproute/warproute/umem"
+)
+
+// TestHostDecryptsCBCInPlaceOfDevice: a device gets no jobs to decrypt AES-CBC, may not expect such packets, and is not believed that it has decrypted
+// one. It keeps other ciphers, and AES-CBC encryption. By default the device decrypts AES-CBC, too.
+func TestHostDecryptsCBCInPlaceOfDevice(t *testing.T) {
+	for i := range suite.All {
+		for _, host := range []bool{false, true} {
+			st := &suite.All[i]
+			withSuite := func(c *ipsec.Config) {
+				c.Suite, c.Key, c.AuthKey = st.Name, bytes.Repeat([]byte{7}, st.KeyLen+st.SaltLen), bytes.Repeat([]byte{8}, st.AuthKeyLen)
+			}
+			a, _, out := secured(t, config(ipsec.Out, false), withSuite)
+			b, _, in := secured(t, config(ipsec.In, false), withSuite)
+			wire := bytes.Clone(a.Sent(a.Submit(0, to4("10.1.0.9"))[0]))
+			a.Engine.ESP().SetHostDecryptsCBC(host)
+			b.Engine.ESP().SetHostDecryptsCBC(host)
+			byDevice := !host || st.Cipher != suite.CBC
+			if a.Engine.ESP().HostDecrypts(out) || b.Engine.ESP().HostDecrypts(in) == byDevice {
+				t.Errorf("%s, AES-CBC by the host: %v: the host decrypts: %v", st.Name, host, !byDevice)
+			}
+
+			jobs, c := make([]esp.Job, 1), b.Chunk
+			received := batch.Frame{Addr: umem.DataOffset, Len: uint16(len(wire)), Origin: batch.From(wan)}
+			c.In[0] = received
+			copy(b.Mem.Bytes()[received.Addr:], wire)
+			b.Engine.ESP().Begin(c.In[:1], c.Out[:1], jobs, gateway.MaxKeys)
+			if isJob := jobs[0].Kind == esp.Open; isJob != byDevice || c.Out[0].Verdict != 0 || isJob != (c.In[0] == received) {
+				t.Errorf("%s, AES-CBC by the host: %v: %+v, %v, a job for the device: %v", st.Name, host, c.In[0], c.Out[0].Verdict, isJob)
+			}
+			if b.Engine.ESP().MayExpect(in, gateway.MaxKeys) != byDevice {
+				t.Errorf("%s, AES-CBC by the host: %v: packets may be expected: %v", st.Name, host, !byDevice)
+			}
+			b.Engine.ESP().BeginOpened(c.In[:1], c.Out[:1], jobs, gateway.MaxKeys)
+			if _, ok := b.Engine.ESP().MakeOpenJob(received, &jobs[0], 1<<32|esp.SAReport(in.KeyIndex())); ok != byDevice {
+				t.Errorf("%s, AES-CBC by the host: %v: the device is believed that it has decrypted a packet: %v", st.Name, host, ok)
+			}
+
+			copy(a.Mem.Bytes()[umem.DataOffset:], to4("10.1.0.9"))
+			a.Chunk.In[0] = batch.Frame{Addr: umem.DataOffset, Len: uint16(len(to4("10.1.0.9"))), Origin: batch.From(lan)}
+			if a.Engine.ESP().Begin(a.Chunk.In[:1], a.Chunk.Out[:1], jobs, gateway.MaxKeys); jobs[0].Kind != esp.Seal {
+				t.Errorf("%s, AES-CBC by the host: %v: no job to encrypt", st.Name, host)
+			}
+		}
+	}
+}
