@@ -71,6 +71,9 @@ func (c *controller) run() {
 // tick puts blocks to sleep and parks the kernel.
 func (c *controller) tick(now time.Time) {
 	c.k.mu.Lock()
+	if c.k.running {
+		c.k.wakeHome() // again, if that failed, or if it has parked since
+	}
 	chunks, needed := uint64(0), c.k.servesTakers()
 	for _, e := range c.engines {
 		if e.chooser != nil {

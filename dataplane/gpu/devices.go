@@ -15,8 +15,8 @@ type Devices struct {
 	All      []*Device
 	Unusable []error // errors of the GPUs that could not be opened
 
-	// HostNumbers is whether the host assigns the sequence numbers of ESP, as one of several GPUs has no access to the memory of another.
-	HostNumbers bool
+	// HostNumbers is why the host assigns the sequence numbers of ESP, and not the GPUs; nil: they do, or there is no gateway.
+	HostNumbers error
 
 	next int // index in All for the next engine
 }
@@ -30,9 +30,13 @@ func OpenAll(f *fib.FIB, o Options) (*Devices, error) {
 		return nil, err
 	}
 	s := &Devices{}
-	if o.Gateway != nil && o.Workers != 1 {
-		s.HostNumbers = !canShareNumbers(found)
-		o.HostNumbers = o.HostNumbers || s.HostNumbers
+	if o.Gateway != nil {
+		usual := len(found) // GPUs, if all work
+		if o.GPUs == 0 && o.Workers > 0 {
+			usual = min(usual, o.Workers)
+		}
+		s.HostNumbers = cannotShare(found[:usual])
+		o.HostNumbers = o.HostNumbers || s.HostNumbers != nil
 	}
 	for number := range found {
 		if o.GPUs == 0 && o.Workers > 0 && len(s.All) == o.Workers {

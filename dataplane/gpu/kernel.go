@@ -152,6 +152,7 @@ func (k *kernel) wake() error {
 	if k.running || !k.d.state.ok() {
 		return nil
 	}
+	k.wakeHome() // before restore, which takes time, so that both restore their tables at once
 	if err := k.restore(); err != nil {
 		return err
 	}
@@ -176,9 +177,6 @@ func (k *kernel) wake() error {
 	k.pool.open()
 	k.lender.start()
 	k.state.parked.Store(false)
-	if k.home != nil {
-		k.home.state.requestWake()
-	}
 	return nil
 }
 

@@ -283,6 +283,21 @@ func TestNextSAOfATunnelIsLentAfterChunksOfTheFirst(t *testing.T) {
 	}
 }
 
+// TestLoansBesideAnAbandonedChunk: one that never ends, on a device that is lost, keeps no SA from being lent again.
+func TestLoansBesideAnAbandonedChunk(t *testing.T) {
+	r := newLenderRig(t, 1)
+	e := &Engine{}
+	e.begun[1].Store(1)
+	e.ended[1].Store(1)
+	e.lostNow.Store(1)
+	r.l.users.add(e)
+	r.lend(r.sas[0])
+	r.sas[0].EndLoan()
+	if r.lend(r.sas[0]); r.sas[0].Lender() == nil {
+		t.Error("it is not lent again")
+	}
+}
+
 // TestLossesPauseLoans: each costs the numbers that were lent, so the pauses grow.
 func TestLossesPauseLoans(t *testing.T) {
 	r := newLenderRig(t, 1)

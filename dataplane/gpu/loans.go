@@ -55,7 +55,7 @@ func (l *lender) lendAll(sas []*ipsec.SA, by outbound) {
 	var lent []*ipsec.SA
 	for _, s := range sas {
 		key := s.KeyIndex()
-		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.users.after(l.keyUsers[key]) || !l.users.after(l.tunnelUsers[s.Tunnel()]) { // the host may yet assign numbers to packets of older chunks
+		if s.Tunnel() >= maxTunnels || key >= maxKeys || !by.Leaves(s) || !l.users.ended(l.keyUsers[key]) || !l.users.ended(l.tunnelUsers[s.Tunnel()]) { // the host may yet assign numbers to packets of older chunks
 			continue
 		}
 		delete(l.keyUsers, key)

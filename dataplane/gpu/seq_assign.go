@@ -27,6 +27,7 @@ type seqAssignment struct {
 	ticket   uint64 // of the next batch
 	released uint64 // ticket to which the host has released the lock
 	launches uint32 // of the kernel: each begins with ticket 0
+	revoked  uint32 // lender.revoked before the next chunk takes numbers
 	off      bool   // for tests
 	sas      []*ipsec.SA
 
@@ -89,7 +90,8 @@ func (e *Engine) mayAssignSeqs(lane uint8) bool {
 	}
 	e.esp.SetClock()
 	e.lender.review(e.esp)
-	return e.lender.ready.Load() // still: what comes before may have found the device lost
+	x.revoked = e.lender.revoked.Load() // before ready, which revoke changes first: a chunk that is posted after it counts as older
+	return e.lender.ready.Load()        // still: what comes before may have found the device lost
 }
 
 // ticketWords returns the words of each batch of a tile: the ticket of the first one, whether the tile waits while the host holds the
@@ -138,7 +140,7 @@ func (e *Engine) postToAssign(f *flight) {
 		s.postWith(in, e.tiling.each(len(in)), e.number, f.passFlags, func(int) batchWords { return w })
 		e.seqAssign.ticket += uint64(s.batches)
 	}
-	f.ticket, f.revoked = e.seqAssign.ticket, e.lender.revoked.Load()
+	f.ticket, f.revoked = e.seqAssign.ticket, e.seqAssign.revoked
 	e.seqAssign.joining, e.seqAssign.joinsAbandoned = e.seqAssign.joining || e.seqAssign.joinsAbandoned, false
 	if e.fakeGPU != nil {
 		e.fakeGPU(f)
@@ -152,7 +154,8 @@ func (e *Engine) acceptAssigned(f *flight) (hostPackets, seal int) {
 	e.esp.BeginSealed(f.jobs, hostPackets, e.ipsec.keys)
 	seal = f.chunk.N - hostPackets
 	e.seqAssign.joining = false
-	revoked := f.revoked != e.lender.revoked.Load() // the host has used higher numbers than the device's
+	// The host has used higher numbers than the device's, or the device has failed, and may have old keys.
+	revoked := f.revoked != e.lender.revoked.Load() || !e.state.ok()
 	for k := range f.tiles {
 		p := e.firstPassTile(f, k)
 		last := -1 // packet that the device says that it has sealed

@@ -35,6 +35,24 @@ func TestGPUNumbersPackets(t *testing.T) {
 	}, rounds)
 }
 
+// protectPorts returns the SAs of a number of tunnels, each for UDP packets to a port from outPort on.
+func protectPorts(t *testing.T, g *gateway.Gateway, workers, tunnels int) (all []*ipsec.SA) {
+	t.Helper()
+	any := netip.MustParsePrefix("0.0.0.0/0")
+	var rules []gateway.Rule
+	for k := range tunnels {
+		s, err := ipsec.NewSA(ipsec.Config{
+			SPI: 0x1000 + uint32(k), Src: netip.MustParseAddr("198.51.100.1"), Dst: far4, Suite: "aes128gcm16", Key: make([]byte, 20), Tunnel: g.Tunnel(fmt.Sprint(k)),
+		}, workers)
+		require.NoError(t, err)
+		require.NoError(t, g.Add(s))
+		all = append(all, s)
+		rules = append(rules, gateway.Rule{Direction: ipsec.Out, Policy: policy.Policy{Src: any, Dst: any, Protocol: 17, DstPorts: policy.Port(uint16(outPort + k)), Action: policy.Protect, Target: s.Tunnel()}})
+	}
+	require.NoError(t, g.SetRules(rules))
+	return all
+}
+
 // TestGPUNumbersPacketsOfManyWorkers: workers, on all GPUs of the host, share SAs, leave some packets to the host, and take back loans
 // meanwhile. No number is used twice, and those of a worker ascend, on all blocks and on a few, behind whose tiles others queue, and if the GPU
 // fails whose memory has the numbers.
@@ -57,19 +75,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 			defer func() { require.NoError(t, devices.Close()) }()
 			lender := devices.All[0].kernel.lender
 			lender.weighEvery = 1 << 60 // loans end by the test only
-			any := netip.MustParsePrefix("0.0.0.0/0")
-			var rules []gateway.Rule
-			var all []*ipsec.SA
-			for k := range sas {
-				s, err := ipsec.NewSA(ipsec.Config{
-					SPI: 0x1000 + uint32(k), Src: netip.MustParseAddr("198.51.100.1"), Dst: far4, Suite: "aes128gcm16", Key: make([]byte, 20), Tunnel: g.Tunnel(fmt.Sprint(k)),
-				}, workers)
-				require.NoError(t, err)
-				require.NoError(t, g.Add(s))
-				all = append(all, s)
-				rules = append(rules, gateway.Rule{Direction: ipsec.Out, Policy: policy.Policy{Src: any, Dst: any, Protocol: 17, DstPorts: policy.Port(uint16(outPort + k)), Action: policy.Protect, Target: s.Tunnel()}})
-			}
-			require.NoError(t, g.SetRules(rules))
+			all := protectPorts(t, g, workers, sas)
 			var mu sync.Mutex
 			var used []uint64 // sequence numbers, behind SPIs
 			byHost, queued := 0, 0

@@ -1,6 +1,7 @@
 package gpu
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,23 +19,31 @@ type seqMemory struct {
 	seqs, tunnels cuda.DevicePtr // saSeqs by key; words by tunnel
 }
 
-// canShareNumbers reports whether every one of some GPUs can take sequence numbers from the memory of every other one, as far as the driver
-// says.
-func canShareNumbers(gpus []*cuda.Device) bool {
-	for _, a := range gpus {
-		for _, b := range gpus {
-			if can, err := a.PeerAtomics(b); a != b && (err != nil || !can) {
-				return false
-			}
+// cannotShare returns why one of the GPUs cannot take sequence numbers from the memory of the first one, or nil.
+func cannotShare(gpus []*cuda.Device) error {
+	for i := 1; i < len(gpus); i++ {
+		if err := cannotTake(gpus[i], gpus[0]); err != nil {
+			return err
 		}
 	}
-	return true
+	return nil
+}
+
+func cannotTake(gpu, home *cuda.Device) error {
+	if can, err := gpu.PeerAtomics(home); err != nil || can {
+		return err
+	}
+	return errors.New("a GPU has no access to the memory of another with atomic operations")
 }
 
 // useNumbersOf gives the device's kernel access to the sequence numbers in the memory of another one. The context must be current.
 func (d *Device) useNumbersOf(home *Device) (seqMemory, error) {
-	if err := d.ctx.EnablePeer(home.ctx); err != nil {
-		return seqMemory{}, fmt.Errorf("%w; set CUDA_VISIBLE_DEVICES to one GPU", err)
+	err := cannotTake(d.ctx.Device(), home.ctx.Device())
+	if err == nil {
+		err = d.ctx.EnablePeer(home.ctx)
+	}
+	if err != nil {
+		return seqMemory{}, fmt.Errorf("share the sequence numbers of ESP with GPU %d: %w; set CUDA_VISIBLE_DEVICES to one GPU", home.number, err)
 	}
 	return home.ipsecTables.numbers, nil
 }
@@ -58,27 +67,37 @@ func (d *Device) allocZeros(bytes int) (cuda.DevicePtr, error) {
 }
 
 // awaitOthers waits until no kernel of another device accesses the numbers, before their memory is gone. Their home has failed, so none
-// begins to (lender.paused). If one still does after policyWait, it reports false.
-func (l *lender) awaitOthers() bool {
+// begins to (lender.paused).
+func (l *lender) awaitOthers() {
 	if l == nil {
-		return true
+		return
 	}
-	others := engineList{all: l.users.on(func(s *deviceState) bool { return s != l.state })}
-	before := others.counters()
-	for by := time.Now().Add(policyWait); ; time.Sleep(pollInterval) {
-		if is := others.after(before); is || time.Now().After(by) {
-			return is
+	others := l.users.on(func(s *deviceState) bool { return s != l.state })
+	before := make([]chunkCounter, len(others))
+	for i, e := range others {
+		before[i] = e.chunksOnGPU()
+	}
+	for i, e := range others {
+		for !e.state.destroyed.Load() && !e.chunksOnGPU().after(before[i]) {
+			time.Sleep(pollInterval)
 		}
 	}
 }
 
-// takesFrom makes a kernel one that takes sequence numbers from the memory of another device, whose kernel then runs, too: it serves the
-// requests of the lender.
+// takesFrom makes a kernel one that takes sequence numbers from the memory of another device, whose kernel then runs, too (wakeHome): it
+// serves the requests of the lender.
 func (k *kernel) takesFrom(home *kernel) {
 	k.home = home
 	home.mu.Lock()
 	defer home.mu.Unlock()
 	home.takers = append(home.takers, k)
+}
+
+// wakeHome has the kernel launched from whose device this one takes sequence numbers, unless it runs.
+func (k *kernel) wakeHome() {
+	if k.home != nil && k.home.state.parked.Load() {
+		k.home.state.requestWake()
+	}
 }
 
 // servesTakers reports whether kernels of other devices run that take sequence numbers from this one's memory. k.mu is held.

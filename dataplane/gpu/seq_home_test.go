@@ -33,7 +33,7 @@ func TestDevicesShareNumbers(t *testing.T) {
 	if a, b := home.params(), other.params(); a.Seqs == 0 || a.Seqs != b.Seqs || a.Tunnels == 0 || a.Tunnels != b.Tunnels || a.NowServing == b.NowServing || a.Keys == b.Keys {
 		t.Errorf("tables %+v and %+v", a, b)
 	}
-	if l := home.lender; l == nil || other.lender != l || s.All[1].kernel.lender != nil || len(l.users.all) != 2 || s.HostNumbers {
+	if l := home.lender; l == nil || other.lender != l || s.All[1].kernel.lender != nil || len(l.users.all) != 2 || s.HostNumbers != nil {
 		t.Errorf("lenders %p and %p, the host assigns numbers: %v", l, other.lender, s.HostNumbers)
 	}
 	if f.enabled != 1 {
@@ -45,14 +45,14 @@ func TestDevicesShareNumbers(t *testing.T) {
 func TestHostNumbersWithoutPeerAccess(t *testing.T) {
 	f, library := newFake(t)
 	s := gatewayOnFakes(t, f, library)
-	if !s.HostNumbers || s.All[0].ipsecTables.lender != nil || s.All[1].ipsecTables.lender != nil || f.enabled != 0 {
+	if s.HostNumbers == nil || s.All[0].ipsecTables.lender != nil || s.All[1].ipsecTables.lender != nil || f.enabled != 0 {
 		t.Errorf("the host assigns numbers: %v", s.HostNumbers)
 	}
 	for _, o := range []Options{{GPUs: 1, Workers: 2}, {Workers: 1}} {
 		f, library := newFake(t)
 		o.Library, o.Gateway = library, &gateway.Gateway{}
 		one := openFakes(t, f, testutil.NewNetwork().FIB, o)
-		if len(one.All) != 1 || one.HostNumbers || one.All[0].ipsecTables.lender == nil {
+		if len(one.All) != 1 || one.HostNumbers != nil || one.All[0].ipsecTables.lender == nil {
 			t.Errorf("%d GPUs, the host assigns numbers: %v", len(one.All), one.HostNumbers)
 		}
 	}
@@ -67,7 +67,7 @@ func TestPeerAccessIsRefused(t *testing.T) {
 	if len(s.All) != 1 || len(s.Unusable) != 1 || s.All[0].ipsecTables.lender == nil {
 		t.Fatalf("%d GPUs, unusable: %v", len(s.All), s.Unusable)
 	}
-	for _, part := range []string{"use GPU 1: access memory of GPU 0 from GPU 1: cuCtxEnablePeerAccess(", "set CUDA_VISIBLE_DEVICES to one GPU"} {
+	for _, part := range []string{"use GPU 1: share the sequence numbers of ESP with GPU 0: access memory of GPU 0 from GPU 1: cuCtxEnablePeerAccess(", "set CUDA_VISIBLE_DEVICES to one GPU"} {
 		if !strings.Contains(s.Unusable[0].Error(), part) {
 			t.Errorf("%v, want %q in it", s.Unusable[0], part)
 		}
@@ -102,6 +102,22 @@ func TestHomeRunsWhileOthersDo(t *testing.T) {
 	for start := time.Now(); r.State().Parked; time.Sleep(100 * time.Microsecond) {
 		if time.Since(start) > 10*time.Second {
 			t.Fatal("it is not launched with the other")
+		}
+	}
+}
+
+// TestHomeIsLaunchedAgain: while another kernel runs, also if the first attempt has failed, or if the home has parked.
+func TestHomeIsLaunchedAgain(t *testing.T) {
+	r := newKernelRig(t, 1, Options{Timeout: time.Minute})
+	home := &kernel{state: kernelState{wanted: make(chan struct{}, 1)}}
+	home.state.parked.Store(true)
+	r.kernel.takesFrom(home)
+	r.kernel.state.requestWake() // the controller ticks from now on
+	for range 3 {
+		select {
+		case <-home.state.wanted:
+		case <-time.After(10 * time.Second):
+			t.Fatal("nobody asks for the home's kernel")
 		}
 	}
 }

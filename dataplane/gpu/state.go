@@ -157,10 +157,11 @@ func (d *Device) destroyContext(why error) {
 			if d.tables != nil {
 				d.tables.patcher.quiesce()
 			}
-			if d.kernel == nil || d.kernel.lender.awaitOthers() {
-				if err := d.ctx.Close(); err == nil {
-					d.state.destroyed.Store(true)
-				}
+			if d.kernel != nil {
+				d.kernel.lender.awaitOthers()
+			}
+			if err := d.ctx.Close(); err == nil {
+				d.state.destroyed.Store(true)
 			}
 			close(d.destroyed)
 		}()

@@ -78,8 +78,8 @@ func limitsOf(gpus *gpu.Devices) (text string) {
 	for _, why := range gpus.Unusable {
 		text += "; not used: " + why.Error()
 	}
-	if gpus.HostNumbers {
-		text += "; the host assigns the sequence numbers of ESP, which is slower: a GPU has no access to the memory of another with atomic operations"
+	if why := gpus.HostNumbers; why != nil {
+		text += "; the host assigns the sequence numbers of ESP, which is slower: " + why.Error()
 	}
 	return text
 }

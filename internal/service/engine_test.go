@@ -58,8 +58,8 @@ func TestEngineSaysWhatGPUsCannot(t *testing.T) {
 	if text := limitsOf(&gpu.Devices{}); text != "" {
 		t.Errorf("GPUs without limits: %q", text)
 	}
-	want := "; not used: use GPU 1: busy; the host assigns the sequence numbers of ESP, which is slower: a GPU has no access to the memory of another with atomic operations"
-	if text := limitsOf(&gpu.Devices{Unusable: []error{errors.New("use GPU 1: busy")}, HostNumbers: true}); text != want {
+	want := "; not used: use GPU 1: busy; the host assigns the sequence numbers of ESP, which is slower: no access"
+	if text := limitsOf(&gpu.Devices{Unusable: []error{errors.New("use GPU 1: busy")}, HostNumbers: errors.New("no access")}); text != want {
 		t.Errorf("%q, want %q", text, want)
 	}
 }
