@@ -36,6 +36,7 @@ func newHomeRig(t *testing.T, o Options) *homeRig {
 	o.Gateway, o.PartialChecksums = g, net.PartialChecksums
 	r := &homeRig{T: t, Devices: got(OpenAll(net.FIB, o))(t)}
 	protectPorts(t, g, len(r.All), 8)
+	r.All[0].kernel.lender.weighEvery = 1 << 60 // loans end with the kernel only, and assigned counts on
 	for n := range r.All {
 		mem := got(umem.New(1024))(t)
 		fallback := cpu.New(net.FIB, mem.Bytes(), net.PartialChecksums)
@@ -98,7 +99,7 @@ func (r *homeRig) unique() {
 			r.Fatalf("number %#x is used twice", r.used[i])
 		}
 	}
-	r.Logf("%d GPUs, %d numbers, %d of them by GPUs", len(r.All), len(r.used), r.All[0].kernel.lender.assigned.Load())
+	r.Logf("%d GPUs, %d numbers", len(r.All), len(r.used))
 }
 
 // TestGPUHomeFaults: a kernel of the home uses an illegal address. Its context is destroyed, the other GPUs' workers continue, on their GPU or on
@@ -110,7 +111,6 @@ func TestGPUHomeFaults(t *testing.T) {
 		}
 		r := newHomeRig(t, Options{Limit: 20 * time.Millisecond})
 		home := r.All[0]
-		home.kernel.lender.weighEvery = 1 << 60
 		var done atomic.Bool
 		var group sync.WaitGroup
 		for n := range r.workers {
@@ -127,6 +127,7 @@ func TestGPUHomeFaults(t *testing.T) {
 		}
 		home.tables.patcher.add(patch{At: home.pointers.IPv4, Word: 0xdead << 48, Count: 1, Bytes: 8})
 		home.tables.patcher.drain()
+		t.Logf("%d numbers by GPUs before the fault", home.kernel.lender.assigned.Load())
 		for start := time.Now(); !home.state.destroyed.Load(); time.Sleep(10 * time.Millisecond) {
 			if err := r.Err(); time.Since(start) > 5*time.Second {
 				t.Errorf("the context is not destroyed within 5 s: %v", err)
@@ -149,11 +150,13 @@ func TestGPUHomeFaults(t *testing.T) {
 func TestGPUHomeParks(t *testing.T) {
 	r := newHomeRig(t, Options{Timeout: 10 * time.Second, Park: 20 * time.Millisecond, ReleaseMemory: true})
 	last := len(r.workers) - 1
+	const rounds = 5
 	assigned, longest := 0, time.Duration(0)
-	for range 10 {
-		before, by := r.All[0].kernel.lender.assigned.Load(), time.Now().Add(200*time.Millisecond)
+	for range rounds {
+		by := time.Now().Add(800 * time.Millisecond)
+		r.All[0].kernel.lender.assigned.Store(0)
 		longest = max(longest, r.seal(last, func() bool { return time.Now().After(by) }))
-		if r.All[0].kernel.lender.assigned.Load() > before {
+		if r.All[0].kernel.lender.assigned.Load() > 0 {
 			assigned++
 		}
 		for start := time.Now(); !r.All[0].State().Parked || !r.All[last].State().Parked; time.Sleep(time.Millisecond) {
@@ -163,7 +166,7 @@ func TestGPUHomeParks(t *testing.T) {
 		}
 	}
 	r.unique()
-	if t.Logf("numbers by the GPU in %d of 10 rounds; a chunk took at most %v", assigned, longest); assigned < 5 || longest > time.Second {
+	if t.Logf("numbers by the GPU in %d of %d rounds; a chunk took at most %v", assigned, rounds, longest); assigned < rounds-1 || longest > time.Second {
 		t.Error("too few, or too long")
 	}
 	for _, s := range r.States() {
