@@ -2,10 +2,12 @@ package esp_test
 
 import (
 	"bytes"
+	"net/netip"
 	"testing"
 
 	"github.com/warproute/warproute/batch"
 	"github.com/warproute/warproute/dataplane/esp"
+	"github.com/warproute/warproute/internal/require"
 	"github.com/warproute/warproute/ipsec"
 	"github.com/warproute/warproute/ipsec/gateway"
 	"github.com/warproute/warproute/ipsec/suite"
@@ -52,6 +54,38 @@ func TestHostDecryptsCBCInPlaceOfDevice(t *testing.T) {
 			if a.Engine.ESP().Begin(a.Chunk.In[:1], a.Chunk.Out[:1], jobs, gateway.MaxKeys); jobs[0].Kind != esp.Seal {
 				t.Errorf("%s, AES-CBC by the host: %v: no job to encrypt", st.Name, host)
 			}
+		}
+	}
+}
+
+// TestDeviceOpensESPWithinCBC: if the host decrypts AES-CBC, a packet within it of another SA is the device's, so that it is confirmed in the
+// order of chunks, like packets of that SA alone.
+func TestDeviceOpensESPWithinCBC(t *testing.T) {
+	cbc := func(c *ipsec.Config) {
+		c.Suite, c.Key, c.AuthKey = "aes128-sha256", bytes.Repeat([]byte{7}, 16), bytes.Repeat([]byte{8}, 32)
+	}
+	inner := func(c *ipsec.Config) { c.SPI, c.Src = 0x5555, netip.MustParseAddr("192.0.2.200") }
+	first, _, _ := secured(t, config(ipsec.Out, false), inner)
+	second, _, _ := secured(t, config(ipsec.Out, false), cbc)
+	wire := first.Sent(first.Submit(0, to4("10.1.0.9"))[0])
+	wire = bytes.Clone(second.Sent(second.Submit(0, wire)[0]))
+	for _, host := range []bool{false, true} {
+		b, g, outer := secured(t, config(ipsec.In, false), cbc)
+		c := config(ipsec.In, false)
+		inner(&c)
+		sa, err := ipsec.NewSA(c, 2)
+		require.NoError(t, err)
+		require.NoError(t, g.Add(sa))
+		b.Engine.ESP().SetHostDecryptsCBC(host)
+		jobs, want := make([]esp.Job, 1), outer
+		if host {
+			want = sa
+		}
+		b.Chunk.In[0] = batch.Frame{Addr: umem.DataOffset, Len: uint16(len(wire)), Origin: batch.From(wan)}
+		copy(b.Mem.Bytes()[umem.DataOffset:], wire)
+		b.Engine.ESP().Begin(b.Chunk.In[:1], b.Chunk.Out[:1], jobs, gateway.MaxKeys)
+		if jobs[0].Kind != esp.Open || jobs[0].SA != want || b.Engine.ESP().OpensInner() != host || b.Chunk.Out[0].Verdict != 0 {
+			t.Errorf("AES-CBC by the host: %v: job %+v, verdict %v, of an inner packet: %v", host, jobs[0], b.Chunk.Out[0].Verdict, b.Engine.ESP().OpensInner())
 		}
 	}
 }

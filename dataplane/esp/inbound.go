@@ -27,16 +27,17 @@ func (s *Stage) processInbound(in []batch.Frame, out []batch.Result, jobs []Job,
 }
 
 // open decrypts packet i, repeatedly if it is ESP in ESP, and lists the inner packet for the policies;
-// or it makes a job of the packet.
+// or it makes a job of the packet, or of the inner one if the host decrypts the outer one (HostDecrypts).
 func (s *Stage) open(f *batch.Frame, i int, nested bool, sa *ipsec.SA, job *Job) batch.Result {
 	depth := 0
 	if nested {
 		depth = 1
 	}
-	if depth == 0 && s.deviceTakes(job, f, sa) && !s.HostDecrypts(sa) {
-		return dropFor(s.openJob(f, sa, job))
-	}
 	for ; depth < maxNested; depth++ {
+		if !nested && s.deviceTakes(job, f, sa) && !s.HostDecrypts(sa) {
+			s.opensInner = s.opensInner || depth > 0
+			return dropFor(s.openJob(f, sa, job))
+		}
 		if err := s.decapsulate(f, sa); err != ipsec.OK {
 			return dropFor(err)
 		}

@@ -26,6 +26,7 @@ type Stage struct {
 	lookups          gateway.Lookups
 	keys             uint32 // the device has the keys with numbers below, see Begin
 	hostDecryptsCBC  bool   // see SetHostDecryptsCBC
+	opensInner       bool   // see OpensInner
 
 	// Received ESP packets of the block, with the SA that decrypts each. Indices are into the block.
 	toOpen struct {
@@ -112,7 +113,11 @@ func (s *Stage) startCounts() {
 	s.SetClock()
 	s.aead, s.hmac, s.received = 0, 0, 0
 	s.firstSA, s.firstCount = nil, 0
+	s.opensInner = false
 }
+
+// OpensInner reports whether the last chunk has jobs to decrypt packets that were within ESP which the host has decrypted.
+func (s *Stage) OpensInner() bool { return s.opensInner }
 
 // Protected returns the numbers of packets of the last chunk that SAs encrypt or decrypt, by AEAD and with
 // HMAC. A block's packets of a direction count for the suite of their first SA.

@@ -29,7 +29,7 @@ type flight struct {
 	late      lateness
 	deferred  bool
 	receiving bool
-	opensLast bool // without a first pass: the last pass opens received packets, whose replay windows are confirmed behind it
+	opensLast bool // the last pass opens received packets that a first pass could open, too: their replay windows are confirmed behind it
 	repeated  bool // by the shadow
 	choice    choice.Choice
 	class     choice.Class

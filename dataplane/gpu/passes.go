@@ -220,6 +220,7 @@ func (e *Engine) endFirstPass(f *flight) {
 		f.pass = lastPass
 		e.esp.Rest(c.In[:c.N], c.Out[:c.N], f.jobs, e.ipsec.keys)
 		e.checker.markAll(c, f.jobs)
+		f.opensLast = e.esp.OpensInner()
 		if f.assignsSeqs() {
 			e.lend(f)
 		}
