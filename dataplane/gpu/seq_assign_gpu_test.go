@@ -159,7 +159,7 @@ func TestGPUNumbersPacketsOfManyWorkers(t *testing.T) {
 				}
 			}
 			numbered := int(lender.assigned.Load())
-			if t.Logf("%d GPUs: %d numbers, %d of them by the device; %d packets only the host could seal; %d chunks queued", len(devices.All), len(used), numbered, byHost, queued); numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 {
+			if t.Logf("%d GPUs: %d numbers, %d of them by the device; %d packets only the host could seal; %d chunks queued", len(devices.All), len(used), numbered, byHost, queued); !fails && numbered < len(used)*others/40_000 || numbered == 0 || byHost == 0 {
 				t.Error("too few")
 			}
 			if c.blocks == few {
