@@ -14,8 +14,8 @@ import (
 	"github.com/warproute/warproute/umem"
 )
 
-// TestHostDecryptsCBCInPlaceOfDevice: a device gets no jobs to decrypt AES-CBC, may not expect such packets, and is not believed that it has decrypted
-// one. It keeps other ciphers, and AES-CBC encryption. By default the device decrypts AES-CBC, too.
+// TestHostDecryptsCBCInPlaceOfDevice: a device gets no jobs to decrypt AES-CBC, may not expect such packets, and its report of a decrypted
+// one is refused. It keeps other ciphers, and AES-CBC encryption. By default the device decrypts AES-CBC, too.
 func TestHostDecryptsCBCInPlaceOfDevice(t *testing.T) {
 	for i := range suite.All {
 		for _, host := range []bool{false, true} {

@@ -53,7 +53,7 @@ func (job *Job) reset() {
 // hasSeqOf reports whether a packet has a reserved sequence number of an SA, by which it leaves.
 func (job *Job) hasSeqOf(sa *ipsec.SA) bool { return job != nil && job.ReservedSA == sa }
 
-// SetHostDecryptsCBC sets whether the host decrypts AES-CBC in place of the device, which cannot. The default is false.
+// SetHostDecryptsCBC sets whether the host decrypts AES-CBC, for a device that cannot. The default is false.
 func (s *Stage) SetHostDecryptsCBC(does bool) { s.hostDecryptsCBC = does }
 
 // HostDecrypts reports whether the host decrypts all packets of an SA: see SetHostDecryptsCBC. It is inlined.
@@ -61,7 +61,7 @@ func (s *Stage) HostDecrypts(sa *ipsec.SA) bool {
 	return s.hostDecryptsCBC && sa.OpensCBC()
 }
 
-// deviceTakes reports whether a packet of an SA can be a job of the device: a received one only without HostDecrypts. It is inlined, too.
+// deviceTakes reports whether a packet of an SA can be a job of the device. For received packets, the caller checks HostDecrypts, too. It is inlined.
 func (s *Stage) deviceTakes(job *Job, f *batch.Frame, sa *ipsec.SA) bool {
 	const aligned = 2 // IP headers and ESP are at multiples of 4 then
 	return job != nil && f.Addr%4 == aligned && sa.KeyIndex() < s.keys && !s.frames.IsLarge(*f) && !f.Origin.Has(batch.Reassembled)

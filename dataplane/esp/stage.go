@@ -116,7 +116,7 @@ func (s *Stage) startCounts() {
 	s.opensInner = false
 }
 
-// OpensInner reports whether the last chunk has jobs to decrypt packets that were within ESP which the host has decrypted.
+// OpensInner reports whether the last chunk has jobs to decrypt inner packets of ESP that the host has decrypted.
 func (s *Stage) OpensInner() bool { return s.opensInner }
 
 // Protected returns the numbers of packets of the last chunk that SAs encrypt or decrypt, by AEAD and with

@@ -24,7 +24,7 @@ type cbcFilter struct {
 	withheld map[uint32]bool // SAs, by the index of their keys
 }
 
-// filter returns what follows a gateway for a device whose kernel has the shape.
+// filter returns d, or a cbcFilter in front of it if the shape is without AES-CBC decryption.
 func (s Shape) filter(d gateway.Device) gateway.Device {
 	if s.WithoutCBC {
 		return &cbcFilter{d, map[uint32]bool{}}

@@ -22,7 +22,7 @@ func (e *Engine) chunksOnGPU() (c chunkCounter) {
 	return c
 }
 
-// after reports whether all chunks that had begun before have ended, and none runs that was abandoned.
+// after reports whether all chunks that had begun before have ended, and no abandoned chunk may still run.
 func (c chunkCounter) after(before chunkCounter) bool { return !c.lost && c.endedSince(before) }
 
 // endedSince reports whether all chunks that had begun before have ended or were abandoned.
@@ -35,8 +35,8 @@ func (c chunkCounter) endedSince(before chunkCounter) bool {
 	return true
 }
 
-// engineList is the engines that use something on a device: it may be replaced when the chunks have ended that had begun before. Engines are
-// added while others run.
+// engineList is the engines that use a resource of a device, which may be replaced when all chunks have ended that had begun before. Engines
+// are added while others run.
 type engineList struct {
 	mu  sync.Mutex
 	all []*Engine
@@ -71,10 +71,10 @@ func (l *engineList) counters() (all []chunkCounter) {
 	return all
 }
 
-// after reports whether all chunks have ended that had begun before, and none runs that was abandoned.
+// after reports whether all chunks that had begun before have ended, and no abandoned chunk may still run.
 func (l *engineList) after(before []chunkCounter) bool { return l.each(before, chunkCounter.after) }
 
-// ended reports whether all chunks have ended that had begun before, or were abandoned, whose packets nobody transmits.
+// ended reports whether each chunk that had begun before has ended or was abandoned. Packets of abandoned chunks are not transmitted.
 func (l *engineList) ended(before []chunkCounter) bool {
 	return l.each(before, chunkCounter.endedSince)
 }

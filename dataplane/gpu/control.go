@@ -68,7 +68,7 @@ func (c *controller) run() {
 	}
 }
 
-// tick puts blocks to sleep and parks the kernel.
+// tick puts blocks to sleep, parks the kernel, and requests a launch of the home's kernel if that is parked.
 func (c *controller) tick(now time.Time) {
 	c.k.mu.Lock()
 	if c.k.running {

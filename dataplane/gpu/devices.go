@@ -31,7 +31,7 @@ func OpenAll(f *fib.FIB, o Options) (*Devices, error) {
 	}
 	s := &Devices{}
 	if o.Gateway != nil {
-		usual := len(found) // GPUs, if all work
+		usual := len(found) // number of GPUs that are opened if none fails
 		if o.GPUs == 0 && o.Workers > 0 {
 			usual = min(usual, o.Workers)
 		}

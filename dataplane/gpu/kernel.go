@@ -60,8 +60,8 @@ type kernel struct {
 	state   kernelState
 	mailbox *mailbox
 	pool    *blockPool
-	lender  *lender // whose requests it serves; nil: of none
-	home    *kernel // of the device from whose memory it takes sequence numbers; nil: its own
+	lender  *lender // whose requests this kernel serves; nil: of none
+	home    *kernel // of the GPU whose memory has the sequence numbers; nil: this one
 	code    *cuda.Function
 	launch  *cuda.Launch
 	stream  *cuda.Stream
@@ -69,7 +69,7 @@ type kernel struct {
 	awake   *cuda.Memory // the watcher's copy of the mailbox's control word
 
 	mu      sync.Mutex
-	takers  []*kernel // whose home it is
+	takers  []*kernel // that take sequence numbers from the memory of this GPU
 	running bool
 	memory  memoryState
 	wakes   atomic.Uint64 // launches after parking

@@ -30,8 +30,8 @@ type Options struct {
 	// while a device is opened or closed.
 	Gateway *gateway.Gateway
 
-	// HostNumbers keeps GPUs from taking sequence numbers of outbound SAs by themselves (lender), as is so with several GPUs of which one
-	// has no access to the memory of another with atomic operations.
+	// HostNumbers keeps GPUs from taking sequence numbers of outbound SAs by themselves (lender). OpenAll sets it if one of several GPUs has no
+	// access with atomic operations to the memory of the first.
 	HostNumbers bool
 
 	// GPUs is the number of GPUs that OpenAll opens; a failure of one is an error. 0: all that work, up

@@ -90,7 +90,7 @@ func (e *Engine) mayAssignSeqs(lane uint8) bool {
 	}
 	e.esp.SetClock()
 	e.lender.review(e.esp)
-	x.revoked = e.lender.revoked.Load() // before ready, which revoke changes first: a chunk that is posted after it counts as older
+	x.revoked = e.lender.revoked.Load() // loaded before ready: revoke clears ready first, so a chunk that is posted meanwhile counts as older
 	return e.lender.ready.Load()        // still: what comes before may have found the device lost
 }
 

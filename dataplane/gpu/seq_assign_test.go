@@ -246,7 +246,7 @@ func TestNumbersInTheMemoryOfAFailedDevice(t *testing.T) {
 	}
 }
 
-// TestResultsOfAFailedDeviceAreLost: it gets no changes any more, but may still find new SAs in the memory of another device.
+// TestResultsOfAFailedDeviceAreLost: it may have old keys, as it gets no changes, but may still find new SAs in the memory of another device.
 func TestResultsOfAFailedDeviceAreLost(t *testing.T) {
 	r := newPassesRig(t, 1, 1)
 	f := r.submitToAssign(0)

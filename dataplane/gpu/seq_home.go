@@ -66,8 +66,8 @@ func (d *Device) allocZeros(bytes int) (cuda.DevicePtr, error) {
 	return m.Ptr(), m.Write(0, make([]byte, bytes))
 }
 
-// awaitOthers waits until no kernel of another device accesses the numbers, before their memory is gone. Their home has failed, so none
-// begins to (lender.paused).
+// awaitOthers waits until no kernel of another device accesses the numbers, before their memory is freed. Their home has failed, so no kernel
+// begins to access them (lender.paused).
 func (l *lender) awaitOthers() {
 	if l == nil {
 		return
@@ -84,8 +84,8 @@ func (l *lender) awaitOthers() {
 	}
 }
 
-// takesFrom makes a kernel one that takes sequence numbers from the memory of another device, whose kernel then runs, too (wakeHome): it
-// serves the requests of the lender.
+// takesFrom lets k take sequence numbers from the memory of home's device. The home's kernel then runs while k does (wakeHome), as it serves
+// the requests of the lender.
 func (k *kernel) takesFrom(home *kernel) {
 	k.home = home
 	home.mu.Lock()
@@ -93,7 +93,7 @@ func (k *kernel) takesFrom(home *kernel) {
 	home.takers = append(home.takers, k)
 }
 
-// wakeHome has the kernel launched from whose device this one takes sequence numbers, unless it runs.
+// wakeHome requests a launch of the home's kernel if that is parked.
 func (k *kernel) wakeHome() {
 	if k.home != nil && k.home.state.parked.Load() {
 		k.home.state.requestWake()

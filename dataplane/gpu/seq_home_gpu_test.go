@@ -46,7 +46,7 @@ func newHomeRig(t *testing.T, o Options) *homeRig {
 	return r
 }
 
-// seal has a worker seal chunks until the end, one after another, and returns the longest time of one. What leaves has a number.
+// seal has a worker seal chunks until the end, one after another, and returns the longest time of one. It records the numbers of packets that leave.
 func (r *homeRig) seal(n int, end func() bool) (longest time.Duration) {
 	w, c := r.workers[n], batch.NewChunks(1, 256)[0]
 	var used []uint64

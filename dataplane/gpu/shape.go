@@ -14,7 +14,7 @@ type Shape struct {
 	Shared                  int // dynamic shared memory of a block
 	Staging                 int // staging buffer of a warp, a multiple of 16; 0: none
 	BlocksPerMultiprocessor int
-	WithoutCBC              bool // the block of a gateway has no tables to decrypt AES-CBC: the CPU engine does
+	WithoutCBC              bool // a gateway: the block has no tables to decrypt AES-CBC, which the CPU engine does
 }
 
 // Threads returns the threads of a block.

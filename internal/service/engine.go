@@ -73,7 +73,7 @@ func (s *Service) openEngine() error {
 	return nil
 }
 
-// limitsOf says which GPUs are not used, and what they cannot do together.
+// limitsOf returns the reasons why GPUs are not used, or do not share sequence numbers.
 func limitsOf(gpus *gpu.Devices) (text string) {
 	for _, why := range gpus.Unusable {
 		text += "; not used: " + why.Error()

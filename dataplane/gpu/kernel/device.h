@@ -74,7 +74,7 @@ DEVICE void store64(uint64_t *p, uint64_t v)
 #endif
 }
 
-/* Accesses to words that kernels of several GPUs share, in the memory of one of them (sa_seqs in job.h). */
+/* Relaxed accesses with system scope to words that kernels of several GPUs share, in the memory of one of them (seqs and tunnels of struct ipsec_tables in job.h). */
 DEVICE uint64_t peer_load64(const uint64_t *p)
 {
 #if ON_DEVICE
@@ -95,7 +95,7 @@ DEVICE void peer_store64(uint64_t *p, uint64_t v)
 #endif
 }
 
-/* Read-modify-write operations return the old value. */
+/* Read-modify-write operations on words of device memory, relaxed, with system scope. They return the old value. */
 DEVICE uint64_t atomic_add64(uint64_t *p, uint64_t v)
 {
 #if ON_DEVICE

@@ -9,7 +9,7 @@
 #include "poll.h"
 #include "esp_batch.h"
 
-/* AES tables of a block; aes_bytes of struct ipsec_tables says how many bytes of them there are. The block's struct shared follows, then the
+/* AES tables of a block: the first aes_bytes of struct ipsec_tables. With AES_ENCRYPT_BYTES, there are no decrypt and inverse. Then follow the block's struct shared, the
  * tiles that its warps process, for which there are no registers, and then their staging buffers. */
 struct aes_memory {
 	uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];

@@ -57,7 +57,7 @@ struct seq_request {
 
 CHECK_SEQ_REQUEST_LAYOUT;
 
-/* Tables of a gateway in device memory, and sizes in shared memory: the second parameter of the gateway kernel. */
+/* Tables of a gateway in device memory (seqs and tunnels may be in that of another GPU), and sizes in shared memory: the second parameter of the gateway kernel. */
 struct ipsec_tables {
 	const struct esp_key *keys;
 	const uint64_t *policies;   /* the address of the policies (policies.h) */

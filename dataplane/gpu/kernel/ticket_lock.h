@@ -109,7 +109,7 @@ DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, struct block_lock *
  *
  * Within the tile, an early release does not wait until the additions return, which takes longer than all else under the lock. There is no
  * fence between them and the store: __syncwarp keeps their order in the program, and the additions of a multiprocessor arrive at the L2
- * cache in the order of issue (observed, not documented; over NVLink, too). If they did not, neighboring batches would swap numbers, but never share
+ * cache in the order of issue (observed, not documented; over NVLink, too: TestGPUNumbersPacketsOfManyWorkers). If they did not, neighboring batches would swap numbers, but never share
  * them. Another block gets the lock when all additions of the tile have returned. */
 DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lock *block, uint32_t batch, struct lock_release release, uint32_t state,
 				 uint64_t *next, uint32_t count, int take)
