@@ -11,7 +11,7 @@ const (
 	peerAtomics int32 = 3
 )
 
-// PeerAtomics reports whether kernels on d can access memory of another GPU, also with atomic operations. GPUs with NVLink can.
+// PeerAtomics reports whether kernels on d can access memory of another GPU, also with atomic operations, as those can that NVLink connects.
 func (d *Device) PeerAtomics(of *Device) (bool, error) {
 	for _, a := range []int32{peerAccess, peerAtomics} {
 		var v int32

@@ -42,8 +42,9 @@
 //
 // An IPsec gateway has another resident kernel, which encrypts and decrypts packets before the lookup. A
 // chunk passes through the device once or twice (passes.go). The host assigns the sequence numbers, or lends the device
-// ranges of them (lender.go), from which the device assigns them (seq_assign.go); several devices share them (seq_home.go). Of packets whose tunnel the device
-// has found, the device writes the outer headers; of the others, the host applies the policies and writes the headers.
+// ranges of them (lender.go), from which the device assigns them (seq_assign.go); several devices share them
+// (seq_home.go). Of packets whose tunnel the device has found, the device writes the outer headers; of the others, the
+// host applies the policies and writes the headers.
 // The SA of received ESP is found by the device or by the host. In the last pass, a job beside each descriptor has the
 // device's part. When the device has finished a pass, the lookup included, the host checks the replay window, records
 // the number and counts lifetimes: for packets that are sealed in the first pass, at its end (endFirstPass

@@ -112,7 +112,7 @@ var errShared = errors.New("too little shared memory")
 
 // shape returns the launch shape on a device: as many warps per block as the kernel uses, or fewer if
 // shared memory limits them. The warps of a block share the remaining memory as staging buffers. The kernel does without the
-// tables to decrypt AES-CBC if less than half of its warps fit beside them, and more without.
+// tables to decrypt AES-CBC if fewer than half of its warps fit beside them, and more fit without.
 func (k kernelNeeds) shape(l limits) (Shape, error) {
 	s, err := k.shapeWithTables(l)
 	if k.cbcTables == 0 || err == nil && 2*s.Warps >= k.warps {

@@ -74,8 +74,8 @@ DEVICE void store64(uint64_t *p, uint64_t v)
 #endif
 }
 
-/* Relaxed accesses with system scope to words that kernels of several GPUs share, in the memory of one of them (seqs and tunnels of struct ipsec_tables in job.h). */
-DEVICE uint64_t peer_load64(const uint64_t *p)
+/* Relaxed accesses with system scope: to host memory (warp.h), and to words that kernels of several GPUs share, in the memory of one of them (seqs and tunnels of struct ipsec_tables in job.h). */
+DEVICE uint64_t system_load64(const uint64_t *p)
 {
 #if ON_DEVICE
 	uint64_t v;
@@ -86,7 +86,7 @@ DEVICE uint64_t peer_load64(const uint64_t *p)
 #endif
 }
 
-DEVICE void peer_store64(uint64_t *p, uint64_t v)
+DEVICE void system_store64(uint64_t *p, uint64_t v)
 {
 #if ON_DEVICE
 	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" :: "l"(p), "l"(v) : "memory");

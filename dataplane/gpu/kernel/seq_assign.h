@@ -33,25 +33,25 @@ DEVICE uint64_t serve_request(const struct ipsec_tables *ipsec, struct seq_reque
 	case REQUEST_LEND: /* count numbers up to seq, for packets as long as the frame at most */
 		atomic_exchange64(&n->next, SEQS_RETIRED); /* if the host has revoked a loan */
 		fence_acq_rel_sys();
-		peer_store64(&n->last, seq);
+		system_store64(&n->last, seq);
 		fence_acq_rel_sys();
 		old = atomic_exchange64(&n->next, seq - count + 1);
 		fence_acq_rel_sys();
-		peer_store64(ipsec->tunnels + r.tunnel, (uint64_t)r.extended << SA_EXTENDED_SHIFT | (uint64_t)(w.high & 0xffff) << 32 | (r.key + 1));
+		system_store64(ipsec->tunnels + r.tunnel, (uint64_t)r.extended << SA_EXTENDED_SHIFT | (uint64_t)(w.high & 0xffff) << 32 | (r.key + 1));
 		break;
 	case REQUEST_EXTEND: /* up to seq */
-		peer_store64(&n->last, seq);
+		system_store64(&n->last, seq);
 		break;
 	case REQUEST_TAKE:
-		last = peer_load64(&n->last);
+		last = system_load64(&n->last);
 		if (last) /* loaded before next changes: see find_tunnel_sa */
 			old = atomic_add64(&n->next, count);
 		if (!last || old + count - 1 > last)
 			old |= SEQS_RETIRED;
 		break;
 	case REQUEST_RETIRE:
-		if ((uint32_t)peer_load64(ipsec->tunnels + r.tunnel) == (r.key & JOB_KEY_MASK) + 1)
-			peer_store64(ipsec->tunnels + r.tunnel, 0);
+		if ((uint32_t)system_load64(ipsec->tunnels + r.tunnel) == (r.key & JOB_KEY_MASK) + 1)
+			system_store64(ipsec->tunnels + r.tunnel, 0);
 		old = atomic_exchange64(&n->next, SEQS_RETIRED);
 		break;
 	}
@@ -105,7 +105,7 @@ DEVICE_CALL struct seq_candidate find_tunnel_sa(const uint64_t *policies, const 
 
 	if (!n.result.len || n.result.addr >= TUNNELS)
 		return n;
-	uint64_t sa = peer_load64(tunnels + n.result.addr);
+	uint64_t sa = system_load64(tunnels + n.result.addr);
 	if (!sa || n.result.len > (sa >> 32 & 0xffff))
 		return n;
 	uint32_t key = (uint32_t)sa - 1;
@@ -113,7 +113,7 @@ DEVICE_CALL struct seq_candidate find_tunnel_sa(const uint64_t *policies, const 
 	struct front front = front_of(k);
 	n.job.esp = (uint16_t)(ETHERNET_LEN + front.outer);
 	set_expected_length(&n.job, k, key, n.result.len, 0);
-	n.last = peer_load64(&seqs[key].last);
+	n.last = system_load64(&seqs[key].last);
 	if (!n.last || at < front.all || at - front.all + n.job.esp + n.job.bytes > FRAME_BYTES || load32(&k->tunnel) != n.result.addr)
 		return n;
 	n.key = key;

@@ -71,12 +71,7 @@ DEVICE uint32_t host_load32(const uint32_t *p)
 	return v;
 }
 
-DEVICE uint64_t host_load64(const uint64_t *p)
-{
-	uint64_t v;
-	asm volatile("ld.relaxed.sys.global.u64 %0, [%1];" : "=l"(v) : "l"(p) : "memory");
-	return v;
-}
+DEVICE uint64_t host_load64(const uint64_t *p) { return system_load64(p); }
 
 DEVICE struct words4 host_load128(const void *p)
 {
@@ -95,10 +90,7 @@ DEVICE void host_store128(void *p, struct words4 v)
 DEVICE uint8_t host_load8(const uint8_t *p) { return *(const volatile uint8_t *)p; }
 DEVICE void host_store8(uint8_t *p, uint8_t v) { *(volatile uint8_t *)p = v; }
 
-DEVICE void host_store64(uint64_t *p, uint64_t v)
-{
-	asm volatile("st.relaxed.sys.global.u64 [%0], %1;" :: "l"(p), "l"(v) : "memory");
-}
+DEVICE void host_store64(uint64_t *p, uint64_t v) { system_store64(p, v); }
 
 DEVICE void host_store32(uint32_t *p, uint32_t v)
 {
