@@ -6,6 +6,7 @@
 //	limit     measures the GPU while the worker waits for it                   (limit.go)
 //	estimate  learns the cost of chunks of a class on an engine                (estimate.go)
 //	Load      share of a core that the CPU engine would need, for parking      (load.go)
+//	large     measures packets in large chunks of the CPU, for the load        (large.go)
 //	Accuracy  predicted and measured times, for operators                      (accuracy.go)
 //
 // Chunks of a lane complete in order. A chunk on the CPU behind one on the GPU gains nothing, so single

@@ -10,10 +10,21 @@ func (c *Chooser) FinishCPU(choice *Choice, class Class, now time.Duration) {
 	took := float64(now - choice.submitted)
 	c.engine[CPU][class].observe(&choice.x, took, took, choice.submitted, now)
 	c.Accuracy[CPU].record(choice.predicted, took, now)
+	c.traffic.large.finish(choice, class, took, c.alone())
 	c.traffic.blocked += took
 	if choice.Reason == Explored {
 		c.explore.charge(took - choice.predicted)
 	}
+}
+
+// alone reports whether the GPU has no chunk of the worker.
+func (c *Chooser) alone() bool {
+	for i := range c.lanes {
+		if c.lanes[i].inFlight > 0 {
+			return false
+		}
+	}
+	return true
 }
 
 // Block adds time for which the worker has processed a GPU chunk before FinishGPU.

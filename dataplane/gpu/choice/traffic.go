@@ -17,6 +17,7 @@ type traffic struct {
 	port    estimate // receiving and transmitting
 	largest float64  // packets of the largest chunk since the start
 	limit   limit
+	large   largeChunks
 
 	waiting      bool // for a slot of the GPU
 	waitingSince time.Duration
@@ -48,6 +49,7 @@ func newTraffic() traffic { return traffic{port: newEstimate(priorPort)} }
 func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 	t := &c.traffic
 	c.EndWait(at.Now)
+	t.large.next(at)
 	if w.Full { // else there was nothing to submit
 		t.waited += t.lastWait
 	}
@@ -115,11 +117,11 @@ func (c *Chooser) endWindow(class Class, at *Situation) {
 		t.limit.observeCPU(length, n, at.Now)
 	}
 	t.usual = c.better(class, at.Now)
-	share := t.count / length * c.perPacket(&c.engine[CPU][class])
+	share := t.count / length * t.large.perPacket(class, t.bytes, c.perPacket(&c.engine[CPU][class]))
 	if t.saturated {
 		share = max(share, 1)
 	}
-	c.Load.set(share, at.Now)
+	c.Load.set(share, at.Now-t.begin, at.Now)
 }
 
 // perPacket returns the nanoseconds of a worker per packet in large chunks, for an engine that blocks it as
