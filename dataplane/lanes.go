@@ -84,7 +84,10 @@ const mostInFlight = 6
 // mayAdd reports whether a lane may have another chunk in flight.
 func (w *worker) mayAdd(lane int) bool {
 	l := &w.lanes[lane]
-	return l.inFlight.n < mostInFlight || l.full && lane == len(w.lanes)-1
+	if lane < len(w.lanes)-1 {
+		return l.inFlight.n < mostInFlight
+	}
+	return l.inFlight.n < w.maxInFlight && (l.inFlight.n < mostInFlight || l.full)
 }
 
 // ready reports whether the engine takes a chunk of a lane now. Only the last lane waits for the engine: those before it

@@ -35,12 +35,13 @@ type Config struct {
 	Ports   int // physical port numbers: 0 to Ports-1
 	Workers []WorkerConfig
 
-	Lanes      *lane.Lanes   // of packets; nil for one lane
-	MaxPackets int           // per chunk
-	MaxBytes   int           // of the received packets of a chunk, if there are several, without FCS; 0 for any number
-	MaxDelay   time.Duration // from the first packet of a chunk to its submission
-	Spin       time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
-	Limits     icmp.Limits   // rate limits of ICMP errors, all workers together; the zero value is icmp.DefaultLimits
+	Lanes       *lane.Lanes   // of packets; nil for one lane
+	MaxPackets  int           // per chunk
+	MaxBytes    int           // of the received packets of a chunk, if there are several, without FCS; 0 for any number
+	MaxInFlight int           // chunks of the last lane that the engine has at a time; 0 for as many as there are
+	MaxDelay    time.Duration // from the first packet of a chunk to its submission
+	Spin        time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
+	Limits      icmp.Limits   // rate limits of ICMP errors, all workers together; the zero value is icmp.DefaultLimits
 
 	// Unresolved asks for a neighbor: the next hop of the adjacency, or dst if the adjacency is
 	// that of a directly connected network. Workers call it; it must not block.
@@ -180,7 +181,7 @@ func newWorker(cfg Config, wc WorkerConfig) (*worker, error) {
 		w.partialChecksums = make([]bool, batch.MaxPorts)
 	}
 	w.hostTime.share = cmp.Or(cfg.HostShare, DefaultHostShare)
-	w.set(Settings{cfg.MaxPackets, cfg.MaxBytes, cfg.MaxDelay, cfg.Spin, cfg.Limits}, len(cfg.Workers))
+	w.set(Settings{cfg.MaxPackets, cfg.MaxBytes, cfg.MaxInFlight, cfg.MaxDelay, cfg.Spin, cfg.Limits}, len(cfg.Workers))
 	return w, nil
 }
 

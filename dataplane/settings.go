@@ -2,6 +2,7 @@ package dataplane
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/warproute/warproute/packet/icmp"
@@ -9,11 +10,12 @@ import (
 
 // Settings are the parameters of a router that can change while it runs.
 type Settings struct {
-	MaxPackets int           // per chunk, up to the length of the chunks
-	MaxBytes   int           // of the received packets of a chunk, if there are several, without FCS; 0 for any number
-	MaxDelay   time.Duration // from the first packet of a chunk to its submission
-	Spin       time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
-	Limits     icmp.Limits   // rate limits of ICMP errors, all workers together
+	MaxPackets  int           // per chunk, up to the length of the chunks
+	MaxBytes    int           // of the received packets of a chunk, if there are several, without FCS; 0 for any number
+	MaxInFlight int           // chunks of the last lane that the engine has at a time; 0 for as many as there are
+	MaxDelay    time.Duration // from the first packet of a chunk to its submission
+	Spin        time.Duration // polling of empty rings before a worker sleeps; 0 sleeps at once
+	Limits      icmp.Limits   // rate limits of ICMP errors, all workers together
 }
 
 // Set changes the settings of all workers, from their next chunk on, and waits for the last, up to 50
@@ -32,6 +34,9 @@ func (r *Router) Set(s Settings) error {
 func (w *worker) set(s Settings, workers int) {
 	w.rx.maxPackets, w.rx.maxBytes, w.rx.maxDelay, w.spin = s.MaxPackets, s.MaxBytes, s.MaxDelay, s.Spin
 	w.rx.setQuota()
+	if w.maxInFlight = s.MaxInFlight; w.maxInFlight == 0 {
+		w.maxInFlight = math.MaxInt
+	}
 	w.pending.limit = min(pendingSize, max(1, w.chunkLen/2))
 	s.Limits.Global.PerSecond = (s.Limits.Global.PerSecond + workers - 1) / workers // 0 stays 0
 	if e := &w.slow.icmp; e.limiter == nil || e.limits != s.Limits {

@@ -59,6 +59,28 @@ func TestSettingsApplyToTheNextChunk(t *testing.T) {
 	}
 }
 
+// A worker has as many full chunks in flight as the settings permit, which apply to a running router.
+func TestChunksInFlightAreLimited(t *testing.T) {
+	r := newRig(t, 16)
+	r.config.MaxInFlight, r.config.Workers[0].Engine = 2, &late{Engine: r.engine, every: 1 << 60}
+	r.queues[0].Play(numbered(1000, "10.1.0.1"), -1)
+	r.start()
+	inFlight := func(n int64) {
+		r.wait(fmt.Sprintf("%d chunks in flight", n), func(s *dataplane.Stats) bool { return s.InFlight == n })
+		time.Sleep(20 * time.Millisecond)
+		if got := r.router.Stats().InFlight; got != n {
+			t.Errorf("%d chunks in flight, want %d", got, n)
+		}
+	}
+	inFlight(2)
+	require.NoError(t, r.router.Set(dataplane.Settings{MaxPackets: 16, MaxInFlight: 3}))
+	inFlight(3)
+	require.NoError(t, r.router.Set(dataplane.Settings{MaxPackets: 16}))
+	inFlight(4) // all that there are
+	r.queues[0].Pause()
+	r.stop()
+}
+
 // Chunks of few packets leave the packets that wait for their neighbors their places: as many per destination as in Linux.
 func TestShortChunksKeepThePlacesOfWaitingPackets(t *testing.T) {
 	r := newRig(t, 1024)

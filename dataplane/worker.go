@@ -34,26 +34,27 @@ import (
 // reordered. The exception are packets in the pending queue and on the slow path.
 type worker struct {
 	// Fast path.
-	rx       receiver
-	tx       []egress     // by physical port; without queue for a number that has none
-	queues   []portQueues // of physical ports, by number
-	open     []uint16     // their numbers
-	chunkLen int          // packets that a chunk holds
-	engine   Engine
-	pressure Backpressure // the engine, nil if it does not implement it
-	lanes    []laneState
-	reserved int    // chunks of each lane that no other takes
-	inFlight int    // chunks of all lanes that the engine has
-	sorter   sorter // with several lanes
-	free     []*batch.Chunk
-	reader   *fib.Reader
-	mem      []byte // the UMEM; a frame's address is an index
-	pool     *umem.Pool
-	withheld []uint32       // frames that a failed engine may still write to
-	counters []portCounters // by physical port
-	drops    dropTally
-	logical  logicalPorts
-	capture  *captureRings // of this iteration, nil without captures
+	rx          receiver
+	tx          []egress     // by physical port; without queue for a number that has none
+	queues      []portQueues // of physical ports, by number
+	open        []uint16     // their numbers
+	chunkLen    int          // packets that a chunk holds
+	engine      Engine
+	pressure    Backpressure // the engine, nil if it does not implement it
+	lanes       []laneState
+	reserved    int    // chunks of each lane that no other takes
+	inFlight    int    // chunks of all lanes that the engine has
+	maxInFlight int    // chunks of the last lane: see Settings
+	sorter      sorter // with several lanes
+	free        []*batch.Chunk
+	reader      *fib.Reader
+	mem         []byte // the UMEM; a frame's address is an index
+	pool        *umem.Pool
+	withheld    []uint32       // frames that a failed engine may still write to
+	counters    []portCounters // by physical port
+	drops       dropTally
+	logical     logicalPorts
+	capture     *captureRings // of this iteration, nil without captures
 
 	// Slow path.
 	pending pendingQueue

@@ -105,9 +105,10 @@ const (
 
 // Batch limits chunks of packets.
 type Batch struct {
-	MaxPackets int           // in a chunk; 0: DefaultMaxPackets, or gpu.SecuredPackets in an IPsec gateway with a GPU
-	MaxBytes   int           // of the received packets of a chunk, if there are several; 0: any number, or gpu.SecuredChunk
-	MaxDelay   time.Duration // of the first packet of a chunk
+	MaxPackets  int           // in a chunk; 0: DefaultMaxPackets, or gpu.SecuredPackets in an IPsec gateway with a GPU
+	MaxBytes    int           // of the received packets of a chunk, if there are several; 0: any number, or gpu.SecuredChunk
+	MaxInFlight int           // chunks of the last lane that a worker's engine has at a time; 0: up to ChunksWithGPU or ChunksOfGateway
+	MaxDelay    time.Duration // of the first packet of a chunk
 }
 
 // Metrics configures the Prometheus endpoint.

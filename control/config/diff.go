@@ -52,6 +52,7 @@ func Diff(a, b *Config) []Change {
 	d.value("cores", coresText(a.Cores), coresText(b.Cores))
 	d.value("batch.max_packets", a.Batch.MaxPackets, b.Batch.MaxPackets)
 	d.value("batch.max_bytes", a.Batch.MaxBytes, b.Batch.MaxBytes)
+	d.value("batch.max_in_flight", a.Batch.MaxInFlight, b.Batch.MaxInFlight)
 	d.value("batch.max_delay", a.Batch.MaxDelay, b.Batch.MaxDelay)
 	d.value("lanes", lanesText(a.Lanes), lanesText(b.Lanes))
 	d.value("metrics.listen", strconv.Quote(a.Metrics.Listen), strconv.Quote(b.Metrics.Listen))

@@ -42,6 +42,7 @@ func TestDiffReportsEachChange(t *testing.T) {
 		"~ workers: 0 -> 3":              func(c *Config) { c.Workers = 3 },
 		"~ cores: auto -> 4,1,2":         func(c *Config) { c.Cores = []int{4, 1, 2} },
 		"~ batch.max_packets: 0 -> 1":    func(c *Config) { c.Batch.MaxPackets = 1 },
+		"~ batch.max_in_flight: 0 -> 6":  func(c *Config) { c.Batch.MaxInFlight = 6 },
 		"~ batch.max_bytes: 0 -> 65536":  func(c *Config) { c.Batch.MaxBytes = 65536 },
 		"~ lanes: default -> a 1ms 0% for dscp 46 48 protocol 17 from port 1 to ports 2-3 plain or all, b 1s 100%": func(c *Config) {
 			c.Lanes = []Lane{

@@ -67,6 +67,7 @@ func (r *reader) root() value {
 		field{"batch", mapping(
 			field{"max_packets", integer(&c.Batch.MaxPackets, "1024")},
 			field{"max_bytes", integer(&c.Batch.MaxBytes, "65536")},
+			field{"max_in_flight", integer(&c.Batch.MaxInFlight, "6")},
 			field{"max_delay", duration(&c.Batch.MaxDelay)},
 		)},
 		field{"lanes", r.lanes()},

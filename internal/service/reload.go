@@ -127,7 +127,7 @@ func (s *Service) needsRestart(c config.Change, cfg *config.Config) bool {
 	case c.Key == "busy_poll": // a setting of zero-copy sockets, too
 		return slices.ContainsFunc(s.ports.all(), func(p *afxdp.Port) bool { return p != nil && p.Mode == afxdp.ZeroCopy })
 	}
-	return c.Key != "batch.max_delay" && c.Key != "batch.max_bytes" && !strings.HasPrefix(c.Key, "metrics.") && c.Key != "status.listen" && c.Key != "log.level" && !strings.HasPrefix(c.Key, "icmp.")
+	return c.Key != "batch.max_delay" && c.Key != "batch.max_bytes" && c.Key != "batch.max_in_flight" && !strings.HasPrefix(c.Key, "metrics.") && c.Key != "status.listen" && c.Key != "log.level" && !strings.HasPrefix(c.Key, "icmp.")
 }
 
 // portIndex returns the index of an interface in the ports, of a bond that of a member, -1 if it is no port.

@@ -106,7 +106,7 @@ func (s *Service) prepareSettings(cfg *config.Config, _ []config.Change) (change
 	}
 	return change{abort: func() {}, commit: func() {
 		if err := s.router.Set(dataplane.Settings{
-			MaxPackets: s.maxPackets(cfg), MaxBytes: s.maxBytes(cfg), MaxDelay: cfg.Batch.MaxDelay, Spin: cfg.BusyPoll, Limits: errorLimits(cfg.ICMP),
+			MaxPackets: s.maxPackets(cfg), MaxBytes: s.maxBytes(cfg), MaxInFlight: cfg.Batch.MaxInFlight, MaxDelay: cfg.Batch.MaxDelay, Spin: cfg.BusyPoll, Limits: errorLimits(cfg.ICMP),
 		}); err != nil {
 			s.log.Error("settings not applied", "err", err) // impossible after needsRestart
 		}

@@ -35,7 +35,7 @@ func (s *Service) createWorkers() error {
 	}
 	cfg := dataplane.Config{
 		FIB: s.fib, Ports: len(s.ports.configured),
-		Lanes: lanes, MaxPackets: s.maxPackets(s.cfg), MaxBytes: s.maxBytes(s.cfg), MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
+		Lanes: lanes, MaxPackets: s.maxPackets(s.cfg), MaxBytes: s.maxBytes(s.cfg), MaxInFlight: s.cfg.Batch.MaxInFlight, MaxDelay: s.cfg.Batch.MaxDelay, Spin: s.cfg.BusyPoll,
 		Unresolved: s.mirror.Resolve, Limits: errorLimits(s.cfg.ICMP),
 	}
 	partialChecksums := s.partialChecksums
