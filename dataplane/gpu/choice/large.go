@@ -4,8 +4,8 @@ import "time"
 
 const (
 	largeChunk  = 128    // packets, of which the costs per chunk are a small part
-	largeWeight = 1. / 8 // of a chunk in the mean
-	largeMost   = 2.     // times the mean, that a chunk counts at most
+	largeWeight = 1. / 8 // of a new chunk in the factor
+	largeMost   = 2.     // times the factor, that a chunk counts at most
 )
 
 // largeChunks measures what a packet takes the worker in large chunks of the CPU engine. Where chunks are small, packets
