@@ -34,7 +34,7 @@ func (r *Router) Set(s Settings) error {
 func (w *worker) set(s Settings, workers int) {
 	w.rx.maxPackets, w.rx.maxBytes, w.rx.maxDelay, w.spin = s.MaxPackets, s.MaxBytes, s.MaxDelay, s.Spin
 	w.rx.setQuota()
-	if w.maxInFlight = s.MaxInFlight; w.maxInFlight == 0 {
+	if w.maxInFlight = s.MaxInFlight; w.maxInFlight <= 0 {
 		w.maxInFlight = math.MaxInt
 	}
 	w.pending.limit = min(pendingSize, max(1, w.chunkLen/2))

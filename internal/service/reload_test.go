@@ -88,7 +88,7 @@ func TestFailedReloadLeavesEveryPartUnchanged(t *testing.T) {
 		}
 	}
 	cfg, address := config.Default("a", "b"), freeAddress(t)
-	cfg.Metrics.Listen, cfg.Batch.MaxPackets, cfg.IPsec, cfg.Log.Level = address, 16, *generation(1), config.LogDebug
+	cfg.Metrics.Listen, cfg.Batch.MaxPackets, cfg.Batch.MaxInFlight, cfg.IPsec, cfg.Log.Level = address, 16, 3, *generation(1), config.LogDebug
 	r := s.Reload(func() (*config.Config, error) { return cfg, nil }, false)
 	if s.level.Level() != slog.LevelDebug {
 		t.Errorf("level %v after the reload", s.level)

@@ -58,6 +58,8 @@ type Choice struct {
 	Engine    Engine
 	Reason    Reason
 	lane      uint8
+	full      bool
+	idle      time.Duration // of the worker so far
 	before    time.Duration // predicted end of the lane's earlier chunks
 	onCPU     float64       // predicted nanoseconds
 	x         terms
@@ -72,7 +74,7 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	x := terms{1, float64(w.Packets), float64(w.Bytes), float64(at.Backlog)}
 	onCPU, onGPU := c.engine[CPU][w.Class].cost(&x), c.engine[GPU][w.Class].cost(&x)
 	c.count(&w, &x, &at)
-	choice := Choice{Engine: CPU, lane: at.Lane, x: x, submitted: at.Now, predicted: onCPU, onCPU: onCPU}
+	choice := Choice{Engine: CPU, lane: at.Lane, full: w.Full, idle: at.Idle, x: x, submitted: at.Now, predicted: onCPU, onCPU: onCPU}
 	switch at.GPU {
 	case Full:
 		choice.Reason = GPUFull

@@ -3,51 +3,71 @@ package choice
 import "time"
 
 const (
-	largeChunk  = 128    // packets, of which the costs per chunk are a small part
-	largeWeight = 1. / 8 // of a new chunk in the factor
-	largeMost   = 2.     // times the factor, that a chunk counts at most
+	largeChunk  = 128             // packets, of which the costs per chunk are a small part
+	fullChunk   = 32              // packets of a large chunk that is full, and cannot have more
+	largeWeight = 1. / 8          // of a new chunk in the factor
+	largeMost   = 2.              // times the factor, that a chunk counts at most
+	largeMemory = 2 * time.Second // for which the factor holds without large chunks
 )
 
-// largeChunks measures what a packet takes the worker in large chunks of the CPU engine. Where chunks are small, packets
-// wait for memory one after another, and the estimates count that as time per packet. There are large chunks even so:
-// a pause of the worker causes one.
+// largeChunks measures what a packet takes the worker in large chunks of the CPU engine: at least largeChunk packets, or as many as
+// chunks have at most. Where chunks are small, packets wait for memory one after another, and the estimates count that as time per packet.
+// There are large chunks even so: a pause of the worker causes one.
+//
+// It measures an iteration of the worker: from the submission of a large chunk to the next one of its lane, or of a lane before it.
+// Meanwhile the worker processes and transmits that chunk, and those that it submits for later lanes, and then receives the next
+// one. To receive a small one takes about as long as a large one's packets, with the costs per chunk.
 type largeChunks struct {
 	factor [NumClasses]float64 // mean of the measured times ÷ those by the prior costs; 0: unknown
+	seen   [NumClasses]time.Duration
 
-	// The last large chunk, until the next chunk is submitted.
-	x         terms
-	class     Class
-	took      float64 // nanoseconds in the engine; 0: none
-	submitted time.Duration
-	idle      time.Duration // of the worker until the submission of the last chunk
+	// The current iteration, if prior is not 0.
+	class           Class   // of its large chunk
+	lane            uint8   // of its large chunk
+	prior           float64 // nanoseconds of its packets, by the prior costs
+	submitted, idle time.Duration
 }
 
-// finish remembers a chunk of a class that the CPU has finished. If it was not alone, the worker also spends time on chunks of the GPU.
-func (l *largeChunks) finish(choice *Choice, class Class, took float64, alone bool) {
-	if choice.x[packets] >= largeChunk && alone {
-		l.x, l.class, l.took, l.submitted = choice.x, class, took, choice.submitted
+// begin begins or ends an iteration: a chunk of a lane is submitted.
+func (l *largeChunks) begin(at *Situation) {
+	if l.prior == 0 || at.Lane > l.lane {
+		return
+	}
+	if idle := at.Idle - l.idle; at.Idle >= 0 && l.idle >= 0 && idle >= 0 {
+		l.learn(float64(at.Now-l.submitted-idle)/l.prior, at.Now)
+	}
+	l.prior = 0
+}
+
+// learn adds the ratio of measured and prior time of an iteration.
+func (l *largeChunks) learn(ratio float64, now time.Duration) {
+	f := &l.factor[l.class]
+	if *f == 0 || now-l.seen[l.class] > largeMemory {
+		*f = ratio
+	}
+	most := largeMost * *f
+	*f += (min(ratio, most) - *f) * largeWeight
+	l.seen[l.class] = now
+}
+
+// finish adds a chunk of a class that the CPU has finished to the iteration, or begins one.
+func (l *largeChunks) finish(c *Choice, class Class) {
+	prior := priorMarginal(class, c.x[packets], c.x[bytes])
+	switch {
+	case l.prior > 0:
+		l.prior += prior
+	case c.x[packets] >= largeChunk || c.full && c.x[packets] >= fullChunk:
+		l.class, l.lane, l.prior, l.submitted, l.idle = class, c.lane, prior, c.submitted, c.idle
 	}
 }
 
-// next learns from the last chunk when the next one is submitted. Since then, the worker has processed and transmitted the
-// former, and received the latter. That takes about as long as it took to receive the former: a small one has the costs per chunk, too.
-func (l *largeChunks) next(at *Situation) {
-	if took, idle := l.took, at.Idle-l.idle; took > 0 && l.idle >= 0 && idle >= 0 {
-		ratio := max(took, float64(at.Now-l.submitted-idle)) / priorMarginal(l.class, l.x[packets], l.x[bytes])
-		f := &l.factor[l.class]
-		if *f == 0 {
-			*f = ratio
-		}
-		most := largeMost * *f
-		*f += (min(ratio, most) - *f) * largeWeight
-	}
-	l.took, l.idle = 0, at.Idle
-}
+// abandon ends an iteration without learning from it: the GPU has a chunk, which takes the worker time, too.
+func (l *largeChunks) abandon() { l.prior = 0 }
 
 // perPacket returns the nanoseconds of a packet with a number of bytes in large chunks of a class, or those of an
-// estimate, if they are fewer, or no large chunk was seen.
-func (l *largeChunks) perPacket(class Class, size, estimated float64) float64 {
-	if f := l.factor[class]; f > 0 {
+// estimate, if they are fewer, or there was no large chunk lately.
+func (l *largeChunks) perPacket(class Class, size, estimated float64, now time.Duration) float64 {
+	if f := l.factor[class]; f > 0 && now-l.seen[class] <= largeMemory {
 		return min(estimated, f*priorMarginal(class, 1, size))
 	}
 	return estimated

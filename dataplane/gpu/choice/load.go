@@ -11,16 +11,21 @@ const (
 	wakeShare  = 0.7
 	easyMemory = 256 * time.Millisecond // of the mean that is compared with easyShare
 	wakeMemory = 2 * window             // of the one that is compared with wakeShare
+	burstsGap  = 100 * time.Millisecond // between two bursts that are no pauses of the worker
 )
 
 // Load is the share of a core that a worker needs if its CPU engine processes all of its chunks. Costs per
 // chunk do not count: a worker with more packets has larger chunks, not more (largeChunks). A worker that is never idle
 // and has full chunks needs at least one core.
 //
+// Packets that have waited during a single pause of the worker are no load. So the load is a mean; but if the worker is saturated twice
+// within burstsGap, it is at once what the worker then needs.
+//
 // The worker updates it at least every millisecond in which it submits chunks; any goroutine reads it.
 type Load struct {
-	recent, lasting mean         // in cores, of about wakeMemory and easyMemory
-	end             atomic.Int64 // of the last window, by batch.Clock
+	recent, lasting mean          // in cores, of about wakeMemory and easyMemory
+	end             atomic.Int64  // of the last window, by batch.Clock
+	saturated       time.Duration // end of the last window in which the worker was saturated; the worker's
 }
 
 // mean is an exponentially weighted mean.
@@ -35,8 +40,15 @@ func (m *mean) add(value float64, lasted, memory time.Duration) {
 }
 
 // set updates the load by a window of a length that ends now.
-func (l *Load) set(share float64, length, now time.Duration) {
-	l.recent.add(share, length, wakeMemory)
+func (l *Load) set(share float64, length, now time.Duration, saturated bool) {
+	memory := wakeMemory
+	if saturated {
+		if l.saturated > 0 && now-l.saturated < burstsGap {
+			memory = window
+		}
+		l.saturated = now
+	}
+	l.recent.add(share, length, memory)
 	l.lasting.add(share, length, easyMemory)
 	l.end.Store(int64(now))
 }

@@ -10,7 +10,11 @@ func (c *Chooser) FinishCPU(choice *Choice, class Class, now time.Duration) {
 	took := float64(now - choice.submitted)
 	c.engine[CPU][class].observe(&choice.x, took, took, choice.submitted, now)
 	c.Accuracy[CPU].record(choice.predicted, took, now)
-	c.traffic.large.finish(choice, class, took, c.alone())
+	if c.alone() {
+		c.traffic.large.finish(choice, class)
+	} else {
+		c.traffic.large.abandon() // the worker spends time on chunks of the GPU, too
+	}
 	c.traffic.blocked += took
 	if choice.Reason == Explored {
 		c.explore.charge(took - choice.predicted)

@@ -49,7 +49,7 @@ func newTraffic() traffic { return traffic{port: newEstimate(priorPort)} }
 func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 	t := &c.traffic
 	c.EndWait(at.Now)
-	t.large.next(at)
+	t.large.begin(at)
 	if w.Full { // else there was nothing to submit
 		t.waited += t.lastWait
 	}
@@ -117,11 +117,11 @@ func (c *Chooser) endWindow(class Class, at *Situation) {
 		t.limit.observeCPU(length, n, at.Now)
 	}
 	t.usual = c.better(class, at.Now)
-	share := t.count / length * t.large.perPacket(class, t.bytes, c.perPacket(&c.engine[CPU][class]))
+	share := t.count / length * t.large.perPacket(class, t.bytes, c.perPacket(&c.engine[CPU][class]), at.Now)
 	if t.saturated {
 		share = max(share, 1)
 	}
-	c.Load.set(share, at.Now-t.begin, at.Now)
+	c.Load.set(share, at.Now-t.begin, at.Now, t.saturated)
 }
 
 // perPacket returns the nanoseconds of a worker per packet in large chunks, for an engine that blocks it as
