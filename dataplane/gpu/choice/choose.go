@@ -94,6 +94,7 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	}
 	if choice.Engine == GPU {
 		l := &c.lanes[at.Lane]
+		c.traffic.large.abandon()
 		choice.predicted = onGPU
 		l.inFlight++
 		choice.before = l.done

@@ -3,34 +3,38 @@ package choice
 import "time"
 
 const (
-	largeChunk  = 128             // packets, of which the costs per chunk are a small part
-	fullChunk   = 32              // packets of a large chunk that is full, and cannot have more
-	largeWeight = 1. / 8          // of a new chunk in the factor
-	largeMost   = 2.              // times the factor, that a chunk counts at most
-	largeMemory = 2 * time.Second // for which the factor holds without large chunks
+	largeChunk  = 128              // packets, of which the costs per chunk are a small part
+	fullChunk   = 32               // packets of a large chunk that is full, and cannot have more
+	largeWeight = 1. / 8           // of a new chunk in the factor
+	largeMost   = 2.               // times the factor, that a chunk counts at most
+	largeMemory = 30 * time.Second // for which the factor holds without large chunks: while the kernel runs, these are mostly the GPU's
 )
 
 // largeChunks measures what a packet takes the worker in large chunks of the CPU engine: at least largeChunk packets, or as many as
 // chunks have at most. Where chunks are small, packets wait for memory one after another, and the estimates count that as time per packet.
 // There are large chunks even so: a pause of the worker causes one.
 //
-// It measures an iteration of the worker: from the submission of a large chunk to the next one of its lane, or of a lane before it.
-// Meanwhile the worker processes and transmits that chunk, and those that it submits for later lanes, and then receives the next
-// one. To receive a small one takes about as long as a large one's packets, with the costs per chunk.
+// It measures an iteration of the worker: from the submission of a large chunk to that of the first chunk that is not of a later lane than
+// the one before it. Meanwhile the worker processes and transmits the large chunk, and those that it submits for later lanes, and then receives the
+// next one. To receive a small one takes about as long as a large one's packets, with the costs per chunk.
 type largeChunks struct {
 	factor [NumClasses]float64 // mean of the measured times ÷ those by the prior costs; 0: unknown
 	seen   [NumClasses]time.Duration
 
 	// The current iteration, if prior is not 0.
 	class           Class   // of its large chunk
-	lane            uint8   // of its large chunk
+	lane            uint8   // of its last chunk
 	prior           float64 // nanoseconds of its packets, by the prior costs
 	submitted, idle time.Duration
 }
 
 // begin begins or ends an iteration: a chunk of a lane is submitted.
 func (l *largeChunks) begin(at *Situation) {
-	if l.prior == 0 || at.Lane > l.lane {
+	if l.prior == 0 {
+		return
+	}
+	if at.Lane > l.lane {
+		l.lane = at.Lane
 		return
 	}
 	if idle := at.Idle - l.idle; at.Idle >= 0 && l.idle >= 0 && idle >= 0 {
@@ -61,7 +65,7 @@ func (l *largeChunks) finish(c *Choice, class Class) {
 	}
 }
 
-// abandon ends an iteration without learning from it: the GPU has a chunk, which takes the worker time, too.
+// abandon ends an iteration without learning from it: the GPU has a chunk, on which the worker spends time, too.
 func (l *largeChunks) abandon() { l.prior = 0 }
 
 // perPacket returns the nanoseconds of a packet with a number of bytes in large chunks of a class, or those of an

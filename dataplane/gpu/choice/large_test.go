@@ -64,8 +64,8 @@ func TestPauseInLargeChunkIsNoLoad(t *testing.T) {
 	}
 }
 
-// Packets become dearer, and chunks too short to be large: what the large ones took holds for two seconds at most. Full chunks
-// count whatever their length, so a worker that is never idle is known to be at once.
+// Packets take longer, and chunks are too short to be large: what the large ones took holds for 30 s at most. Full chunks
+// count from 32 packets on, so the load of a worker that is never idle is known at once.
 func TestOldFactorIsForgotten(t *testing.T) {
 	for _, load := range []float64{0.5, 0.9} {
 		w := newWorker()
@@ -73,7 +73,7 @@ func TestOldFactorIsForgotten(t *testing.T) {
 			w.submit(0, AEAD, 256, 128, false, 250, 50)
 			w.rest(time.Millisecond)
 		}
-		for end := w.now + 4*time.Second; w.now < end; {
+		for end := w.now + 32*time.Second; w.now < end; {
 			began := w.now
 			w.submit(0, AEAD, 66, 1400, false, 1980, 60)
 			w.rest(time.Duration(float64(w.now-began) * (1/load - 1)))
@@ -108,6 +108,40 @@ func TestLargeChunkOfAnEarlierLaneIncludesItsPorts(t *testing.T) {
 	}
 	if woken == 0 || woken > 4*time.Millisecond {
 		t.Errorf("a worker that is never idle must wake the GPU after %v", woken)
+	}
+}
+
+// A large chunk of the first lane is measured although that lane then has no packets, and those of later lanes do not count for it.
+func TestIterationEndsWithoutFurtherPacketsOfItsLane(t *testing.T) {
+	w := newWorker()
+	w.submit(0, Forward, 256, 64, false, 40, 30)
+	w.submit(1, AEAD, 10, 64, false, 600, 300)
+	for range 1000 {
+		w.submit(1, AEAD, 10, 64, false, 600, 300)
+		w.rest(20 * time.Microsecond)
+	}
+	if got := w.factor(Forward, 64); got < 60 || got > 90 {
+		t.Errorf("%.1f ns per packet, want about 70", got)
+	}
+}
+
+// The load is that of all lanes and classes, whichever lane's chunk ends the window, and the class that takes most time decides on the engine.
+func TestLoadOfTunnelsBesidePlainPackets(t *testing.T) {
+	for _, load := range []float64{0.5, 0.9} {
+		w := newWorker()
+		for end := w.now + 2*time.Second; w.now < end; {
+			began := w.now
+			w.submit(0, Forward, 4, 64, false, 40, 30)
+			w.submit(1, AEAD, 100, 64, false, 900, 0)
+			w.now += 104 * 60
+			w.rest(time.Duration(float64(w.now-began) * (1/load - 1)))
+		}
+		if share := w.Load.Share(w.now); math.Abs(share-load) > 0.15*load || w.Load.Easy(w.now) || w.Load.MustWake(w.now) != (load > wakeShare) {
+			t.Errorf("load %.2f, easy %v, must wake %v, where packets take %.2f of a core", share, w.Load.Easy(w.now), w.Load.MustWake(w.now), load)
+		}
+		if w.traffic.usual != GPU {
+			t.Errorf("load %.2f: the usual engine is the CPU, which takes several times as long for tunnels", load)
+		}
 	}
 }
 

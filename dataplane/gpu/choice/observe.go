@@ -13,7 +13,7 @@ func (c *Chooser) FinishCPU(choice *Choice, class Class, now time.Duration) {
 	if c.alone() {
 		c.traffic.large.finish(choice, class)
 	} else {
-		c.traffic.large.abandon() // the worker spends time on chunks of the GPU, too
+		c.traffic.large.abandon()
 	}
 	c.traffic.blocked += took
 	if choice.Reason == Explored {

@@ -24,15 +24,16 @@ type traffic struct {
 
 	// The current window.
 	begin, idle     time.Duration
-	chunks, count   float64 // chunks and their packets
-	lane            uint8   // the last one
-	inLane, full    float64 // packets of this lane, and of its full chunks
-	waited          float64 // nanoseconds, for slots, before full chunks
-	lastWait        float64 // the same, since the last chunk
-	single, squares float64 // packets and squares of the packets of chunks behind few others
-	size, queued    float64 // bytes of the chunks, and the GPU's backlog in bytes
-	blocked         float64 // nanoseconds in an engine
-	broken          bool    // the worker could not receive for some time
+	chunks, count   float64             // chunks and their packets
+	lane            uint8               // the last one
+	inLane, full    float64             // packets of this lane, and of its full chunks
+	waited          float64             // nanoseconds, for slots, before full chunks
+	lastWait        float64             // the same, since the last chunk
+	need            [NumClasses]float64 // nanoseconds of the worker in large chunks of the CPU, by class
+	single, squares float64             // packets and squares of the packets of chunks behind few others
+	size, queued    float64             // bytes of the chunks, and the GPU's backlog in bytes
+	blocked         float64             // nanoseconds in an engine
+	broken          bool                // the worker could not receive for some time
 
 	// Means of recent windows.
 	rate      float64 // packets per nanosecond
@@ -59,12 +60,14 @@ func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 		t.restart(at)
 	case at.Now-t.begin >= window:
 		if t.chunks > 0 {
-			c.endWindow(w.Class, at)
+			c.endWindow(at)
 		}
 		t.restart(at)
 	}
 	t.chunks++
 	t.count += x[packets]
+	e := &c.engine[CPU][w.Class]
+	t.need[w.Class] += x[packets] * t.large.perPacket(w.Class, x[bytes]/max(x[packets], 1), (e.marginal(x)+t.port.marginal(x))/max(x[packets], 1), at.Now)
 	if c.lanes[at.Lane].inFlight < crowded { // else the chunk has grown by waiting
 		t.single += x[packets]
 		t.squares += x[packets] * x[packets]
@@ -84,13 +87,14 @@ func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 }
 
 func (t *traffic) restart(at *Situation) {
-	t.begin, t.idle, t.chunks, t.count = at.Now, at.Idle, 0, 0
+	t.begin, t.idle, t.chunks, t.count, t.need = at.Now, at.Idle, 0, 0, [NumClasses]float64{}
 	t.lane, t.inLane, t.full, t.waited = 0, 0, 0, 0
 	t.single, t.squares, t.size, t.queued, t.blocked, t.broken = 0, 0, 0, 0, 0, false
 }
 
-// endWindow updates the means, the cost of receiving and transmitting, the usual engine and the load.
-func (c *Chooser) endWindow(class Class, at *Situation) {
+// endWindow updates the means, the cost of receiving and transmitting, the usual engine and the load. The class that needs the most
+// time decides on the usual engine.
+func (c *Chooser) endWindow(at *Situation) {
 	t := &c.traffic
 	length := float64(at.Now - t.begin)
 	n := max(t.count, 1)
@@ -116,8 +120,15 @@ func (c *Chooser) endWindow(class Class, at *Situation) {
 	case t.saturated:
 		t.limit.observeCPU(length, n, at.Now)
 	}
-	t.usual = c.better(class, at.Now)
-	share := t.count / length * t.large.perPacket(class, t.bytes, c.perPacket(&c.engine[CPU][class]), at.Now)
+	most, need := Forward, 0.
+	for class, ns := range t.need {
+		need += ns
+		if ns > t.need[most] {
+			most = Class(class)
+		}
+	}
+	t.usual = c.better(most, at.Now)
+	share := need / length
 	if t.saturated {
 		share = max(share, 1)
 	}
