@@ -61,7 +61,6 @@ type kernel struct {
 	mailbox *mailbox
 	pool    *blockPool
 	lender  *lender // whose requests this kernel serves; nil: of none
-	home    *kernel // of the GPU whose memory has the sequence numbers; nil: this one
 	code    *cuda.Function
 	launch  *cuda.Launch
 	stream  *cuda.Stream
@@ -69,6 +68,7 @@ type kernel struct {
 	awake   *cuda.Memory // the watcher's copy of the mailbox's control word
 
 	mu      sync.Mutex
+	home    *kernel   // of the GPU whose memory has the sequence numbers; nil: this one
 	takers  []*kernel // that take sequence numbers from the memory of this GPU
 	running bool
 	memory  memoryState

@@ -87,13 +87,15 @@ func (l *lender) awaitOthers() {
 // takesFrom lets k take sequence numbers from the memory of home's device. The home's kernel then runs while k does (wakeHome), as it serves
 // the requests of the lender.
 func (k *kernel) takesFrom(home *kernel) {
+	k.mu.Lock()
 	k.home = home
+	k.mu.Unlock()
 	home.mu.Lock()
 	defer home.mu.Unlock()
 	home.takers = append(home.takers, k)
 }
 
-// wakeHome requests a launch of the home's kernel if that is parked.
+// wakeHome requests a launch of the home's kernel if that is parked. k.mu is held.
 func (k *kernel) wakeHome() {
 	if k.home != nil && k.home.state.parked.Load() {
 		k.home.state.requestWake()
