@@ -4,19 +4,19 @@ import "time"
 
 const (
 	largeChunk  = 128              // packets, of which the costs per chunk are a small part
-	fullChunk   = 32               // packets of a large chunk that is full, and cannot have more
+	fullChunk   = 32               // packets of a full chunk that counts as a large one
 	largeWeight = 1. / 8           // of a new chunk in the factor
 	largeMost   = 2.               // times the factor, that a chunk counts at most
 	largeMemory = 30 * time.Second // for which the factor holds without large chunks: while the kernel runs, these are mostly the GPU's
 )
 
-// largeChunks measures what a packet takes the worker in large chunks of the CPU engine: at least largeChunk packets, or as many as
-// chunks have at most. Where chunks are small, packets wait for memory one after another, and the estimates count that as time per packet.
-// There are large chunks even so: a pause of the worker causes one.
+// largeChunks measures what a packet takes the worker in large chunks of the CPU engine: of at least largeChunk packets, or full ones of
+// at least fullChunk, as chunks may be limited to fewer. In small chunks, a packet takes several times as long, and the estimates do not
+// separate that from the costs per chunk. There are large chunks even so: a pause of the worker causes one.
 //
 // It measures an iteration of the worker: from the submission of a large chunk to that of the first chunk that is not of a later lane than
 // the one before it. Meanwhile the worker processes and transmits the large chunk, and those that it submits for later lanes, and then receives the
-// next one. To receive a small one takes about as long as a large one's packets, with the costs per chunk.
+// next one, in place of the large one: a small one takes about as long to receive, because of the costs per chunk.
 type largeChunks struct {
 	factor [NumClasses]float64 // mean of the measured times ÷ those by the prior costs; 0: unknown
 	seen   [NumClasses]time.Duration
@@ -28,8 +28,8 @@ type largeChunks struct {
 	submitted, idle time.Duration
 }
 
-// begin begins or ends an iteration: a chunk of a lane is submitted.
-func (l *largeChunks) begin(at *Situation) {
+// submit ends the iteration, unless the chunk that is submitted is of a later lane than the one before it.
+func (l *largeChunks) submit(at *Situation) {
 	if l.prior == 0 {
 		return
 	}
@@ -54,7 +54,7 @@ func (l *largeChunks) learn(ratio float64, now time.Duration) {
 	l.seen[l.class] = now
 }
 
-// finish adds a chunk of a class that the CPU has finished to the iteration, or begins one.
+// finish adds a chunk of a class that the CPU has finished to the iteration. A large one begins an iteration, if there is none.
 func (l *largeChunks) finish(c *Choice, class Class) {
 	prior := priorMarginal(class, c.x[packets], c.x[bytes])
 	switch {

@@ -11,7 +11,7 @@ const (
 	wakeShare  = 0.7
 	easyMemory = 256 * time.Millisecond // of the mean that is compared with easyShare
 	wakeMemory = 2 * window             // of the one that is compared with wakeShare
-	burstsGap  = 100 * time.Millisecond // between two bursts that are no pauses of the worker
+	burstsGap  = 100 * time.Millisecond // between two saturated windows, that are more than a single pause
 )
 
 // Load is the share of a core that a worker needs if its CPU engine processes all of its chunks. Costs per

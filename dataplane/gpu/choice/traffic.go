@@ -50,7 +50,7 @@ func newTraffic() traffic { return traffic{port: newEstimate(priorPort)} }
 func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 	t := &c.traffic
 	c.EndWait(at.Now)
-	t.large.begin(at)
+	t.large.submit(at)
 	if w.Full { // else there was nothing to submit
 		t.waited += t.lastWait
 	}
