@@ -32,8 +32,8 @@ func newUpgradeCommand() *cobra.Command {
 		Long: `Make the running router start the binary at its own path, with the same arguments, and hand
 its ports and SAs over to it. The new process loads the configuration, mirrors Linux's
 tables and allocates memory while the old one forwards. Then the old one stops, and the new
-one continues: packets of some 10 ms are lost. Sequence numbers and anti-replay windows
-continue exactly. A downgrade works the same way.
+one continues: packets of some tens of milliseconds are lost. Sequence numbers and
+anti-replay windows continue exactly. A downgrade works the same way.
 
 If the new process fails before it is ready, for example because of its configuration, the
 old one continues without loss. If it fails later, the old version starts again.

@@ -33,7 +33,7 @@ const (
 	upgradeGap  = 50 * time.Millisecond
 )
 
-// Under load, an upgrade to another build and back loses the packets of some 10 ms. The accounts of the processes
+// Under load, an upgrade to another build and back loses the packets of some tens of milliseconds. The accounts of the processes
 // contain every packet.
 func TestUpgradeUnderLoad(t *testing.T) {
 	top := newTopology(t, lab.VethOptions{})
