@@ -109,7 +109,7 @@ func (s *Stage) ReserveSeq(x *Sealer, job *Job, seq uint64) (ok bool) {
 // SealedBy is Sealed for a packet of an SA that Sealer has returned.
 func (s *Stage) SealedBy(x *Sealer, f *batch.Frame, size int) bool { return sealed(x.layout, f, size) }
 
-// HasESPOf reports whether the frame has ESP of the SA.
+// HasESPOf reports whether the frame has ESP with the SPI of the SA.
 func (s *Stage) HasESPOf(x *Sealer, f batch.Frame) bool { return s.hasESP(x.SA, x.layout, f) }
 
 // CountSealedBy counts a packet that a device has sealed.

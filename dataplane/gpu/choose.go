@@ -6,7 +6,7 @@ import (
 )
 
 // choose returns ExecutedOnGPU if a chunk is to be the GPU's, or why the CPU executes it. If the kernel is
-// parked, any chunk wakes it; if the engine chooses, only a load that needs the GPU does.
+// parked, any chunk wakes it; if the engine chooses, only a load that needs the GPU does, or a chunk that would take the CPU long.
 func (e *Engine) choose(f *flight) Placement {
 	state, p := choice.Ready, ExecutedOnGPU
 	switch {

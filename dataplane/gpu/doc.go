@@ -16,8 +16,8 @@
 // # Load
 //
 // Blocks that the load does not need are asleep: they poll device memory instead of the mailbox. The
-// controller puts them to sleep, and parks the kernel if no worker has a chunk for it: the kernel ends, and
-// the GPU is free for other processes. The first chunk for a parked kernel wakes it; the CPU engine
+// controller puts them to sleep, and parks the kernel if no worker needs it (Options.Park): the kernel ends, and
+// the GPU is free for other processes. The first chunk that needs a parked kernel wakes it; the CPU engine
 // executes chunks meanwhile (control.go, kernel.go).
 //
 // # Choice of the engine

@@ -51,7 +51,7 @@ const (
 	CPUExplored             // on the CPU: for choice.Explored
 	NoFreeSlot              // on the CPU: too few slots were free
 	KernelParked            // on the CPU: the kernel was not running
-	GPULate                 // on the CPU: an older chunk on the GPU was late
+	GPULate                 // on the CPU: an older chunk on the GPU was late, or was deferred
 	Abandoned               // the GPU did not finish it
 	numPlacements
 )

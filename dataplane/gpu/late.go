@@ -13,8 +13,8 @@ import (
 // A GPU that runs another process's time slice finishes nothing meanwhile, like one that hangs. A chunk is
 // late after a quarter of the timeout: the worker's further chunks go to the CPU then, and wait behind it, as
 // chunks of a lane complete in order. (A gateway defers those with received ESP.) The GPU has timed out when it has
-// finished younger chunks of other workers for as long as the timeout, or when the chunk is older than the
-// limit.
+// finished younger chunks of other workers for as long as the timeout, since the chunk was older than that, or when the chunk is
+// older than the limit.
 
 // sharedLimit is the limit on a GPU that other processes may use. It bounds the delay of packets.
 const sharedLimit = time.Second

@@ -38,7 +38,7 @@ type Options struct {
 	// to one per worker.
 	GPUs int
 
-	// Workers is the number of expected engines; a device with room for fewer is not opened. 0: unknown.
+	// Workers is the number of expected engines: no more devices are opened, and OpenAll fails if they have room for fewer. 0: unknown.
 	Workers int
 
 	// Shares are the percentages of a GPU's blocks that each lane is served by first: chunks of later lanes
@@ -62,7 +62,7 @@ type Options struct {
 	SharedLimit, Warps int
 
 	// PlainTile is the usual number of packets of a tile without ESP, and SecuredBatch the bytes of a warp batch
-	// of ESP packets with their keys (while most blocks are free: without them), for measurements; see tiling.
+	// of ESP packets with their keys (without them, where a share of the free blocks suffices), for measurements; see tiling.
 	PlainTile, SecuredBatch int
 
 	blocks int // of the kernel at most, for tests; 0: maxBlocks

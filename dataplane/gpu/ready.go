@@ -30,7 +30,7 @@ func (l *laneChunks) end(f *flight) { l.n, l.used, l.bytes = l.n-1, l.used-f.nee
 // manyChunks is the largest number of chunks of a lane on the GPU with plain forwarding.
 const manyChunks = 8
 
-// Ready implements dataplane.Backpressure. A worker waits for slots while the GPU encrypts or decrypts chunks of the lane:
+// Ready implements dataplane.Backpressure. A worker waits for slots while the GPU encrypts or decrypts chunks of the lane, or has many plain ones:
 // the CPU would take longer for another one than the wait, and meanwhile the worker would submit nothing to the GPU.
 func (e *Engine) Ready(lane uint8) bool {
 	if e.ipsec == nil {
@@ -54,7 +54,7 @@ func (e *Engine) full(lane uint8) bool {
 	return e.fewFree(lane) && !e.mayQueue(lane, l.slots, l.size)
 }
 
-// fewFree reports whether the GPU encrypts or decrypts chunks of a lane and has too few free blocks for another one. A worker that
+// fewFree reports whether the GPU encrypts or decrypts chunks of a lane and has too few free blocks for another one, or has many plain ones. A worker that
 // has its share of them gets more only while half of all are free, so that other workers find theirs.
 func (e *Engine) fewFree(lane uint8) bool {
 	const spare = 2 // times the blocks of a chunk: other workers may find the same ones free

@@ -42,7 +42,7 @@ const (
 	assignShare = 16  // of so many packets, one may not be one to seal
 	assignAfter = 2   // chunks
 	hostShare   = 4   // of so many packets, more than one is the host's
-	hostChunks  = 256 // such chunks in a row end the assignment
+	hostChunks  = 256 // more such chunks in a row end the assignment
 	assignPause = findPause
 
 	earlyShare  = 5 // batches release the lock early if a worker's chunks of a lane need more slots than one in so many of the lane's blocks,

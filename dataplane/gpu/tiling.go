@@ -12,7 +12,7 @@ const (
 	plainTile    = 448     // packets
 	idleTile     = 128     // packets, of a worker without another chunk in flight
 	securedBatch = 9 << 10 // bytes of a warp batch with the keys of its packets
-	spreadBatch  = 2 << 10 // bytes without keys, while most blocks are free: a chunk is finished sooner by more blocks
+	spreadBatch  = 2 << 10 // bytes without keys, in a share of the free blocks: a chunk is finished sooner by more of them
 	keyRoom      = 400     // bytes per packet for its key; AES-128-GCM takes 290 to 704, less if neighbors share one
 	spreadShare  = 8       // a chunk is spread over one in so many free blocks
 )
@@ -24,7 +24,7 @@ type tiling struct {
 	plainTile    int // packets of a tile without ESP
 	idleTile     int // the same, of a worker without another chunk in flight
 	securedBatch int // bytes of a warp batch of ESP packets and their keys
-	spreadBatch  int // bytes of ESP packets, while most blocks are free
+	spreadBatch  int // bytes of ESP packets, in a share of the free blocks
 	inlineTiles  int // maximum tiles of a chunk with inlined headers
 }
 

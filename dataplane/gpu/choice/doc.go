@@ -47,7 +47,7 @@ const (
 	Full         // no free slot
 	Parked       // the kernel is stopped, as the CPU carries the load easily
 	Out          // failed, or a GPU timeout
-	Late         // an older chunk of the worker is late
+	Late         // an older chunk of the worker is late, or was deferred
 )
 
 // Reason is why a chunk has its engine.
@@ -59,7 +59,7 @@ const (
 	GPUFull                  // CPU: the GPU has no free slot
 	GPUParked                // CPU: the GPU is parked
 	GPUOut                   // CPU: the GPU is out of use
-	GPULate                  // CPU: an older chunk on the GPU is late
+	GPULate                  // CPU: an older chunk on the GPU is late, or was deferred
 	NumReasons = iota
 )
 
