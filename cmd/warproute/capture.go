@@ -82,8 +82,8 @@ router. A capture that is too slow misses packets and never delays the router; t
 the last line report their number.
 
 On an IPsec gateway the capture has cleartext: packets from hosts before encryption, packets
-to hosts after decryption, and decrypted packets that are dropped. Only the user that runs
-the router can capture, through its control socket.
+to hosts after decryption, and decrypted packets that are dropped. Only root and the user
+of the router can capture, through its control socket.
 
 Drop reasons: ` + reasonNames() + `.`,
 		RunE: func(c *cobra.Command, words []string) error {

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -20,8 +21,8 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor [--config FILE] [--port IFACE]...",
 		Short: "Check this host and suggest fixes",
 		Long: `Check the kernel, permissions, memory, cores and GPU of this host, and the interfaces named
-by --port, without changing a setting. With --config, it checks the ports of a configuration,
-whether the user of the router can read its files, whether Linux can have the SAs of
+by --port, without changing a setting. With --config, it checks a configuration as "warproute
+check" does, whether the user of the router can read its files, whether Linux can have the SAs of
 ipsec.source: xfrm (it may load modules), and reports why each interface of this host is a port
 or is not. Ports of veth and virtio_net are opened briefly to
 find their XDP mode. Other ports are opened only with --try, because some drivers then reset
@@ -33,7 +34,7 @@ the link for seconds. The exit code is 1 if the router would not start.`,
 				return err
 			}
 			host.TryAll = try
-			selected, files, err := examineFile(file)
+			selected, files, err := examineFile(file, host)
 			if err != nil {
 				return err
 			}
@@ -62,9 +63,10 @@ the link for seconds. The exit code is 1 if the router would not start.`,
 	return c
 }
 
-// examineFile returns the interfaces of this host with the decisions of a configuration file, whether the router can read
-// its files, and whether Linux has the ESP that it needs; nothing without a file.
-func examineFile(file string) ([]config.Selection, []doctor.Finding, error) {
+// examineFile returns the interfaces of this host with the decisions of a configuration file, and what is wrong with it here: its
+// values, whether the router can read its files, and whether Linux has the ESP that it needs; nothing without a file. It sets
+// whether the host needs a GPU.
+func examineFile(file string, host *doctor.Host) ([]config.Selection, []doctor.Finding, error) {
 	if file == "" {
 		return nil, nil, nil
 	}
@@ -74,5 +76,6 @@ func examineFile(file string) ([]config.Selection, []doctor.Finding, error) {
 	}
 	defer cfg.IPsec.Zero()
 	selected, err := cfg.SelectHost()
-	return selected, append(doctor.Files(cfg), doctor.ESP(cfg)...), err
+	host.NeedsGPU = cfg.Engine == config.EngineGPU
+	return selected, slices.Concat(doctor.Configuration(cfg), doctor.Files(cfg), doctor.ESP(cfg)), err
 }

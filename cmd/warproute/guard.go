@@ -33,8 +33,8 @@ stay until "warproute release", also after a gateway has stopped or was killed. 
 gateway runs, Linux forwards nothing from or to any VLAN, macvlan, ipvlan or MACsec
 interface either ("inet warproute-start"): nobody knows which are on the ports.
 
-A configuration without protect policies, or with ipsec.linux_forwarding: allow, blocks
-nothing.`,
+A configuration without SAs, policies and source: xfrm, or with ipsec.linux_forwarding:
+allow, blocks nothing.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			switch {

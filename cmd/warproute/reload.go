@@ -35,9 +35,9 @@ These keys can change while the router runs:
   ipsec.sas, policies     SAs before the policies that refer to them; the old SPI of a
                           changed SA is accepted for 2 s more
 
-Everything else requires a restart: modes of ports, max_ports, engine, gpu, shadow, workers, control,
-napi, log.format, checksum, ipsec.source, state, interface, mss_clamp, fragment, icmp, path_mtu and
-linux_forwarding, and enabling IPsec. A reload that changes any of these is refused as a whole.
+Everything else requires a restart: bonds, modes of ports, max_ports, engine, gpu, shadow, workers,
+lanes, exit, control, privileges, napi, log.format, checksum, other keys of ipsec, and enabling
+IPsec. A reload that changes any of these is refused as a whole.
 
 Exit codes: 0 applied or nothing differs, 78 invalid configuration, 1 refused or failed.
 Nothing is changed unless the code is 0.`,

@@ -54,7 +54,7 @@ watchdog while the workers and the mirrors of Linux's tables make progress.
 	}
 	f.given = cmd.Flags().Changed
 	cmd.Flags().StringVarP(&f.config, "config", "c", "", "configuration `FILE`")
-	cmd.Flags().StringArrayVarP(&f.ports, "port", "p", nil, "forward on interface `IFACE`; repeat for each port (replaces a configuration file)")
+	cmd.Flags().StringArrayVarP(&f.ports, "port", "p", nil, "forward on interface `IFACE`; repeat for each port (not with --config)")
 	cmd.Flags().StringVar(&f.engine, "engine", "", "`ENGINE`: auto, cpu or gpu (overrides the file)")
 	cmd.Flags().StringVar(&f.socket, "socket", "", "`PATH` of the control socket (overrides the file)")
 	cmd.Flags().StringVar(&f.metrics, "metrics", "", "listen `ADDRESS` for Prometheus metrics; \"none\" disables it (overrides the file)")

@@ -39,8 +39,8 @@ If the new process fails before it is ready, for example because of its configur
 old one continues without loss. If it fails later, the old version starts again.
 
 During the upgrade, the host has the memory of both processes. The ports must be those of
-the configuration (run ` + "`warproute reload`" + ` first), and ipsec.source, state and interface must be
-unchanged; other keys may change. A router that is process 1 of a container cannot upgrade.
+the configuration (run ` + "`warproute reload`" + ` first), and ipsec.source, state and interface,
+privileges.user and control must be unchanged; other keys may change. A router that is process 1 of a container cannot upgrade.
 
 Exit codes: 0 upgraded, 1 not upgraded, and a router forwards all the same, 69 no router
 that knows hot upgrade answers: restart it.`,

@@ -66,7 +66,7 @@ func (c *Config) check() Errors {
 		{"workers", c.Workers, 0, maxWorkers, "write 0 for one worker per queue, or a number up to %d"},
 		{"max_ports", c.MaxPorts, 0, MaxPorts, "write 0 for a few more than there are at the start, or a number up to %d"},
 		{"batch.max_packets", c.Batch.MaxPackets, 0, MaxPackets, "write 0 for the default, or a number up to %d"},
-		{"batch.max_bytes", c.Batch.MaxBytes, 0, maxBytes, "write 0 for any number, or a number up to %d"},
+		{"batch.max_bytes", c.Batch.MaxBytes, 0, maxBytes, "write 0 for the default, or a number up to %d"},
 		{"batch.max_in_flight", c.Batch.MaxInFlight, 0, ChunksOfGateway, "write 0 for the default, or a number up to %d"},
 		{"icmp.per_second", c.ICMP.PerSecond, 0, maxErrors, "write a number from 0 to %d"},
 		{"icmp.burst", c.ICMP.Burst, 1, maxErrors, "write a number from 1 to %d"},

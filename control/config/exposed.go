@@ -17,9 +17,14 @@ import (
 func exposed(path string, info fs.FileInfo, router string) (why, hint string) {
 	mode := info.Mode().Perm()
 	st, ok := info.Sys().(*syscall.Stat_t)
+	router = cmp.Or(router, ServiceUser)
 	switch me := os.Geteuid(); {
-	case ok && st.Uid != 0 && int(st.Uid) != me && !(me == 0 && isUser(int(st.Uid), cmp.Or(router, ServiceUser))):
-		return fmt.Sprintf("%s is owned by user %d, who can change it", path, st.Uid), fmt.Sprintf("chown %d %s", me, path)
+	case ok && st.Uid != 0 && int(st.Uid) != me && !(me == 0 && isUser(int(st.Uid), router)):
+		owner := strconv.Itoa(me)
+		if _, err := user.Lookup(router); me == 0 && err == nil {
+			owner = router
+		}
+		return fmt.Sprintf("%s is owned by user %d, who can change it", path, st.Uid), fmt.Sprintf("chown %s %s", owner, path)
 	case mode&0o077 != 0:
 		return fmt.Sprintf("%s is accessible to other users (mode %04o)", path, mode), "chmod 600 " + path
 	}

@@ -46,6 +46,9 @@ func (r *reader) readKeyFile(key, path string, dst *Key) {
 	case errors.Is(err, textfile.ErrType):
 		fail(err.Error(), "write the path of a file with the key, as hex digits on one line")
 		return
+	case errors.Is(err, fs.ErrPermission):
+		fail(err.Error(), "give the file to the router's user (chown), and let it enter the directory")
+		return
 	case err != nil:
 		fail(err.Error(), writeKey)
 		return

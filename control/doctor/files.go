@@ -11,6 +11,22 @@ import (
 	"github.com/warproute/warproute/internal/privilege"
 )
 
+// Configuration checks a configuration on this host as `warproute check` does.
+func Configuration(c *config.Config) (found []Finding) {
+	err := config.CheckHost(c)
+	if err == nil {
+		return nil
+	}
+	var all config.Errors
+	if !errors.As(err, &all) {
+		return []Finding{{Check: "configuration", Level: Fail, Found: err.Error()}}
+	}
+	for _, e := range all {
+		found = append(found, Finding{Check: "configuration", Level: Fail, Found: e.Msg, Hint: e.Hint})
+	}
+	return found
+}
+
 // Files checks whether the user of the router can read the files of a configuration: the one that it names, or that of the
 // systemd unit, if there is one. Only root can tell.
 func Files(c *config.Config) []Finding {

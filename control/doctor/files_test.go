@@ -1,12 +1,14 @@
 package doctor
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/warproute/warproute/control/config"
+	"github.com/warproute/warproute/internal/privilege"
 	"github.com/warproute/warproute/internal/require"
 )
 
@@ -74,5 +76,43 @@ ipsec:
 	check("root's directory", file)
 	if os.Geteuid() != 0 {
 		t.Error("the process is not root's afterwards")
+	}
+}
+
+// What `warproute check` reports of a host is a finding, with its hint.
+func TestConfigurationThatDoesNotFitTheHostIsReported(t *testing.T) {
+	c, err := config.Parse("c.yaml", []byte("ports: [missing0]\ncontrol: {socket: /no-such-directory/control.sock}\n"))
+	require.NoError(t, err)
+	found := Configuration(c)
+	if len(found) != 2 || Healthy(found) {
+		t.Fatalf("%+v", found)
+	}
+	for i, want := range []string{"missing0", "directory /no-such-directory does not exist"} {
+		if f := found[i]; f.Check != "configuration" || f.Level != Fail || !strings.Contains(f.Found, want) || f.Hint == "" {
+			t.Errorf("%+v, want %q with a hint", f, want)
+		}
+	}
+}
+
+// The hint for a key that the router's user cannot read is not to write another one.
+func TestUnreadableKeyIsNotToBeWritten(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("only root has the permissions of other users")
+	}
+	dir, err := os.MkdirTemp("/tmp", "key") // t.TempDir is for its owner only
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o755))
+	file := filepath.Join(dir, "c.yaml")
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "k"), []byte(strings.Repeat("0a", 20)), 0o600))
+	require.NoError(t, os.WriteFile(file, []byte(`
+ports: [lo]
+ipsec: {sas: [{name: a, direction: in, spi: 0x1000, src: 192.0.2.1, dst: 192.0.2.2, suite: aes128gcm16, key_file: k}]}
+`), 0o644))
+	var errs config.Errors
+	var loaded error
+	require.NoError(t, privilege.AsUser("nobody", func() { _, loaded = config.Load(file) }))
+	if !errors.As(loaded, &errs) || len(errs) != 1 || !strings.Contains(errs[0].Msg, "permission denied") || !strings.Contains(errs[0].Hint, "chown") {
+		t.Errorf("%v", loaded)
 	}
 }

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/warproute/warproute/cuda"
 	"github.com/warproute/warproute/dataplane/gpu"
@@ -27,27 +28,39 @@ func (h *Host) gpu() (device bool, library string) {
 // boards describes the GPUs of this host.
 func boards() ([]gpu.Board, error) { return gpu.Boards("") }
 
-// gpus checks the driver, and each GPU: how processes share it, and what fits its multiprocessors.
+// gpus checks the driver, and each GPU: how processes share it, and what fits its multiprocessors. Without a usable one, a router
+// that needs one does not start.
 func gpus(h *Host) []Finding {
+	found, usable := examineGPUs(h)
+	if h.NeedsGPU && !usable {
+		found = append(found, fail("fix what is named above, or set engine: auto", "no GPU can be used, and the configuration has engine: gpu")...)
+	}
+	return found
+}
+
+// examineGPUs returns the findings about the driver and each GPU, and whether at least one GPU can be used.
+func examineGPUs(h *Host) (found []Finding, usable bool) {
 	device, library := h.gpu()
 	switch {
 	case device && library != "":
 	case device:
-		return warn("install the user-space driver (Debian: libcuda1), or mount it into the container", "device /dev/nvidia0, but no libcuda.so.1: the CPU engine is used")
+		return warn("install the user-space driver (Debian: libcuda1), or mount it into the container", "device /dev/nvidia0, but no libcuda.so.1: the CPU engine is used"), false
 	case library != "":
-		return warn("load the kernel module (sudo modprobe nvidia), or pass the device to the container", "%s, but no /dev/nvidia0: the CPU engine is used", library)
+		return warn("load the kernel module (sudo modprobe nvidia), or pass the device to the container", "%s, but no /dev/nvidia0: the CPU engine is used", library), false
 	default:
-		return ok("none: the CPU engine is used")
+		return ok("none: the CPU engine is used"), false
 	}
 	boards, err := h.Boards()
 	if err != nil {
-		return warn("see `nvidia-smi`", "device /dev/nvidia0, driver library %s, and the CPU engine is used: %v", library, err)
+		return warn("see `nvidia-smi`", "device /dev/nvidia0, driver library %s, and the CPU engine is used: %v", library, err), false
 	}
-	found := ok("driver library %s, %d visible", library, len(boards))
+	found = ok("driver library %s, %d visible", library, len(boards))
 	for i := range boards {
-		found = append(found, boardFindings(&boards[i])...)
+		about := boardFindings(&boards[i])
+		usable = usable || !slices.ContainsFunc(about, func(f Finding) bool { return f.Level == Warn })
+		found = append(found, about...)
 	}
-	return found
+	return found, usable
 }
 
 // leastCompute is the compute capability for which the kernels are written.

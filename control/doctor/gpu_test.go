@@ -68,3 +68,33 @@ func TestGPUChecks(t *testing.T) {
 		})
 	}
 }
+
+// A router that needs a GPU does not start without a usable one.
+func TestNeededGPUIsMissing(t *testing.T) {
+	good := gpu.Board{Info: cuda.DeviceInfo{Compute: "9.0"}, Sharing: cuda.Sharing{Mode: cuda.TimeSlicing}}
+	old := good
+	old.Info.Compute = "7.5"
+	files := []string{"dev/nvidia0", "", "dev/nvidiactl", "", "usr/lib/x86_64-linux-gnu/libcuda.so.1", ""}
+	for name, c := range map[string]struct {
+		files  []string
+		boards []gpu.Board
+		err    error
+		starts bool
+	}{
+		"no GPU":               {},
+		"no library":           {files: files[:4]},
+		"driver that fails":    {files: files, err: errors.New("for the test")},
+		"none visible":         {files: files},
+		"too old a GPU":        {files: files, boards: []gpu.Board{old}},
+		"one of two is usable": {files: files, boards: []gpu.Board{old, good}, starts: true},
+	} {
+		for _, needed := range []bool{false, true} {
+			h := healthy()
+			h.Root, h.NeedsGPU = root(c.files...), needed
+			h.Boards = func() ([]gpu.Board, error) { return c.boards, c.err }
+			if got := Healthy(gpus(h)); got != (c.starts || !needed) {
+				t.Errorf("%s, needed: %v: the router would start: %v", name, needed, got)
+			}
+		}
+	}
+}

@@ -48,7 +48,7 @@ func guardOf(h *Host) []Finding {
 	case len(names) == 0:
 		return ok("not active; a gateway blocks Linux forwarding from and to its ports")
 	case len(running(names, h.Link)) == 0:
-		return warn("sudo warproute run, or sudo warproute release to permit Linux forwarding, in cleartext",
+		return warn("start the gateway, or sudo warproute release to permit Linux forwarding, in cleartext",
 			"a stopped gateway still blocks Linux forwarding from and to %s", strings.Join(names, ", "))
 	}
 	return ok("a running gateway blocks Linux forwarding from and to %s", strings.Join(names, ", "))

@@ -42,6 +42,7 @@ type Host struct {
 	Link       func(name string) (*Link, error)
 	Try        func(links []*Link, workers int) // opens the ports together for a moment and sets their Trial
 	TryAll     bool                             // even if the driver resets the link
+	NeedsGPU   bool                             // the configuration has engine: gpu
 }
 
 // ThisHost returns the host and network namespace of the process.

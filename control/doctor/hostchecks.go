@@ -79,8 +79,8 @@ func bpf(h *Host) []Finding {
 	return fail("allow bpf(2): in a container, its seccomp profile and --cap-add BPF,NET_ADMIN; with kernel lockdown, its integrity level", "create a map: %v", err)
 }
 
-// frameBytes returns the frame memory of a router with the ports and a default configuration, in
-// whole huge pages per worker.
+// frameBytes returns the frame memory of a router with the ports and a default configuration, without that for ports that are
+// added later, in whole huge pages per worker.
 func (h *Host) frameBytes() uint64 {
 	chunks, room := config.ChunksWithCPU, config.MaxPackets
 	if device, library := h.gpu(); device && library != "" {
@@ -101,10 +101,10 @@ func memlock(h *Host) []Finding {
 	case h.LockedMax == unix.RLIM_INFINITY || h.MayLock:
 		return ok("no limit")
 	case h.LockedMax >= need:
-		return ok("%d MiB, %d MiB needed for frames", h.LockedMax>>20, need>>20)
+		return ok("%d MiB, %d MiB or more needed for frames", h.LockedMax>>20, need>>20)
 	}
 	return fail("ulimit -l unlimited (systemd: LimitMEMLOCK=infinity), or once: "+Setcap(h.Executable),
-		"limit %d KiB, %d KiB needed for frames", h.LockedMax>>10, need>>10)
+		"limit %d KiB, %d KiB or more needed for frames", h.LockedMax>>10, need>>10)
 }
 
 // hugePages checks for free 2 MiB pages, which need not be the default size.
@@ -116,10 +116,10 @@ func hugePages(h *Host) []Finding {
 	free, total := h.number(dir+"/free_hugepages"), h.number(dir+"/nr_hugepages")
 	need := h.frameBytes() / hostmem.HugePage
 	if free >= need {
-		return ok("%d free 2 MiB pages, %d needed for frames", free, need)
+		return ok("%d free 2 MiB pages, %d or more needed for frames", free, need)
 	}
 	return warn(fmt.Sprintf("echo %d | sudo tee /%s/nr_hugepages", total-free+need, dir),
-		"%d free 2 MiB pages, %d needed for frames: Linux must compact memory for the others, or normal pages are used", free, need)
+		"%d free 2 MiB pages, %d or more needed for frames: Linux must compact memory for the others, or normal pages are used", free, need)
 }
 
 // number returns the number in a file, 0 if none.
@@ -144,7 +144,7 @@ func forwarding(h *Host) []Finding {
 		}
 		name := config.SettingName(path)
 		if value := strings.TrimSpace(text); value != "" && value != "0" {
-			found = append(found, warn(fmt.Sprintf("sudo sysctl -w %s=0, unless Linux should forward them", name),
+			found = append(found, warn(fmt.Sprintf("sudo sysctl -w %s=0, unless routes lead to interfaces that are not ports", name),
 				"%s=%s: Linux forwards packets that the router passes to it (IPv4 options, VLANs, other MAC addresses), without counting them here; a gateway passes none",
 				name, value)...)
 		}

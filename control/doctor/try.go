@@ -24,8 +24,12 @@ var quiet = map[string]bool{"veth": true, "virtio_net": true}
 // mayTry reports whether a port can be opened for a moment: it is unused, and its driver keeps
 // the link up or the user permits a reset.
 func (h *Host) mayTry(l *Link) bool {
-	fits := l.Refusal == nil && !l.Loopback && len(l.MAC) == 6 && l.MTU <= umem.MaxLargeMTU && l.TxQueues >= l.Queues
-	return h.Try != nil && len(h.Missing) == 0 && fits && l.XDP == "" && len(l.Sockets) == 0 && (h.TryAll || quiet[l.Driver])
+	return h.Try != nil && len(h.Missing) == 0 && l.free() && (h.TryAll || quiet[l.Driver])
+}
+
+// free reports whether a port is unused, and has nothing that keeps the router from opening it.
+func (l *Link) free() bool {
+	return l.Refusal == nil && !l.Loopback && len(l.MAC) == 6 && l.MTU <= umem.MaxLargeMTU && l.TxQueues >= l.Queues && l.XDP == "" && len(l.Sockets) == 0
 }
 
 // try opens and closes ports together, as the router does, because one can decide the mode of all. The XDP
@@ -113,7 +117,7 @@ func mode(h *Host, l *Link) []Finding {
 func modeFinding(h *Host, l *Link) []Finding {
 	t, p := l.Trial, l.Predicted
 	switch {
-	case t == nil && (l.Refusal != nil || l.XDP != "" || len(l.Sockets) > 0):
+	case t == nil && !l.free():
 		return ok("not tried: the port cannot be opened")
 	case t == nil && p != nil && p.Mode == afxdp.Generic.String():
 		return warn("fix the cause: native XDP is faster", "generic expected: %s; not tried", p.Reason)
@@ -124,6 +128,9 @@ func modeFinding(h *Host, l *Link) []Finding {
 			if p.Reason != "" {
 				expected = fmt.Sprintf("%s expected (%s), ", p.Mode, p.Reason)
 			}
+		}
+		if len(h.Missing) > 0 {
+			return ok("%snot tried: capabilities are missing; run it with sudo", expected)
 		}
 		return ok("%snot tried: the driver could reset the link for seconds; try with `%s doctor --try --port %s`", expected, h.Executable, l.Name)
 	case t.Err != nil:

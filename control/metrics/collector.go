@@ -37,7 +37,7 @@ var (
 	laneQueued    = desc("lane_queued_packets", "Received packets of a lane that no chunk has yet.", "lane")
 	laneSeconds   = desc("lane_seconds", "Time of the chunks of a lane, from the first packet received to the kernel notified.", "lane")
 	batchStage    = desc("batch_stage_seconds", "Time of chunks in each stage (wait, engine, order, tx) and in total, from the first packet received to the kernel notified.", "stage")
-	neighborQueue = desc("neighbor_queue_packets", "Packets queued for neighbors whose MAC address is not resolved.")
+	neighborQueue = desc("neighbor_queue_packets", "Packets queued for neighbors whose MAC address is not resolved, and for SAs.")
 
 	saPackets   = desc("ipsec_sa_packets_total", "Packets that a security association encrypted or decrypted, including previous associations of the same name.", "sa", "direction")
 	saBytes     = desc("ipsec_sa_bytes_total", "Bytes that a security association encrypted or decrypted, as Linux counts them, including previous associations of the same name.", "sa", "direction")

@@ -109,7 +109,7 @@ func WriteEngine(w io.Writer, e Engine) error {
 	t.row("batch", fmt.Sprintf("up to %d packets or %v per chunk", e.MaxPackets, time.Duration(e.MaxDelayNS)))
 	t.row("chunks", fmt.Sprintf("%d, %.1f packets on average; %d in flight", e.Chunks, e.PacketsPerChunk, e.InFlight))
 	t.row("packets", e.Packets)
-	t.row("queued", fmt.Sprintf("%s for unresolved neighbors, %d in transmit rings", count(e.NeighborQueue, "packet"), e.TxPending))
+	t.row("queued", fmt.Sprintf("%s for unresolved neighbors or SAs, %d in transmit rings", count(e.NeighborQueue, "packet"), e.TxPending))
 	t.row("configuration", "loaded "+e.ConfigLoaded.Format(time.RFC3339))
 	return t.flush()
 }

@@ -111,7 +111,7 @@ frame memory   normal pages
 batch          up to 1024 packets or 50µs per chunk
 chunks         3, 1000.0 packets on average; 2 in flight
 packets        3000
-queued         1 packet for unresolved neighbors, 2 in transmit rings
+queued         1 packet for unresolved neighbors or SAs, 2 in transmit rings
 configuration  loaded 2026-01-02T03:04:05Z
 `},
 		{"engine with GPUs", func(w io.Writer) error { return WriteEngine(w, EngineOf(withGPUs())) }, `
@@ -133,7 +133,7 @@ frame memory   normal pages
 batch          up to 1024 packets or 50µs per chunk
 chunks         3, 1000.0 packets on average; 2 in flight
 packets        3000
-queued         1 packet for unresolved neighbors, 2 in transmit rings
+queued         1 packet for unresolved neighbors or SAs, 2 in transmit rings
 configuration  loaded 2026-01-02T03:04:05Z
 `},
 		{"lanes", func(w io.Writer) error { return WriteLanes(w, Lanes(s)) }, `

@@ -80,7 +80,7 @@ func (s *Service) releasePorts(names []string) error {
 	}
 	left, err := table.Guarded()
 	if err == nil && len(left) < len(guarded) {
-		s.log.Warn("linux forwarding unblocked on ports of an earlier IPsec gateway", "port", strings.Join(names, ", "), "reason", "the configuration has no ipsec section")
+		s.log.Warn("linux forwarding unblocked on ports of an earlier IPsec gateway", "port", strings.Join(names, ", "), "reason", "the configuration has no SAs and policies, or linux_forwarding: allow")
 	}
 	return err
 }
