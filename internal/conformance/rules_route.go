@@ -61,7 +61,7 @@ func routeRules() []Rule {
 		{
 			Key: "route/types", Source: "ip-route(8)", Status: Kept,
 			Says:  "Linux's routes keep their meaning: types, metrics, multipath, next-hop objects",
-			Does:  "Mirrored by netlink. Policy rules other than by ingress interface, their tables, local prefixes, and routes by type of service or source are not mirrored; the router warns about them.",
+			Does:  "Mirrored by netlink. Policy rules other than by ingress interface, their tables, and routes by type of service or source are not mirrored, and packets to local prefixes are dropped; the router warns about them.",
 			Tests: []string{"control/mirror.TestRoutes", "control/mirror.TestNexthopObjects", "control/mirror.TestRandomChanges", "control/mirror.TestExpiredRoutesAreDeleted", "control/mirror.TestPathsWithoutLinkAddressesAreDead", "control/mirror.TestStatusWarnsOfUnsupportedRoutes", "internal/e2e.TestForwardingEqualsLinux"},
 		},
 		{
