@@ -26,7 +26,8 @@ check" does, whether the user of the router can read its files, whether Linux ca
 ipsec.source: xfrm (it may load modules), and reports why each interface of this host is a port
 or is not. Ports of veth and virtio_net are opened briefly to
 find their XDP mode. Other ports are opened only with --try, because some drivers then reset
-the link for seconds. The exit code is 1 if the router would not start.`,
+the link for seconds. The exit code is 1 if the router would not start, and 78 if the
+configuration is invalid: then nothing else is checked.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
 			host, err := doctor.ThisHost()
@@ -54,7 +55,7 @@ the link for seconds. The exit code is 1 if the router would not start.`,
 			return err
 		},
 	}
-	c.Flags().StringVarP(&file, "config", "c", "", "check the ports of a configuration `FILE`")
+	c.Flags().StringVarP(&file, "config", "c", "", "check a configuration `FILE`, and its ports")
 	c.Flags().StringArrayVarP(&ports, "port", "p", nil, "check interface `IFACE` as well; repeatable")
 	c.Flags().BoolVar(&try, "try", false, "open every port briefly to find its XDP mode; can reset links")
 	c.Flags().BoolVar(&asJSON, "json", false, "print JSON")

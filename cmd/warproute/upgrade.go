@@ -40,7 +40,8 @@ old one continues without loss. If it fails later, the old version starts again.
 
 During the upgrade, the host has the memory of both processes. The ports must be those of
 the configuration (run ` + "`warproute reload`" + ` first), and ipsec.source, state and interface,
-privileges.user and control must be unchanged; other keys may change. A router that is process 1 of a container cannot upgrade.
+privileges.user and control must be unchanged, and napi must not become thread; other keys
+may change. A router that is process 1 of a container cannot upgrade.
 
 Exit codes: 0 upgraded, 1 not upgraded, and a router forwards all the same, 69 no router
 that knows hot upgrade answers: restart it.`,

@@ -25,13 +25,23 @@ func newError(file, key, msg, hint string) *Error {
 
 func (e *Error) Error() string {
 	text := e.Msg + "; " + e.Hint
-	switch {
-	case e.Line > 0:
-		return fmt.Sprintf("%s:%d:%d: %s", e.File, e.Line, e.Column, text)
-	case e.File != "":
-		return e.File + ": " + text
+	if at := e.Position(); at != "" {
+		return at + ": " + text
 	}
 	return text
+}
+
+// Position returns the file, line and column of the value, as far as they are known.
+func (e *Error) Position() string {
+	if e.Line > 0 {
+		return fmt.Sprintf("%s:%d:%d", e.File, e.Line, e.Column)
+	}
+	return e.File
+}
+
+// AboutInterface reports whether the error is about the interface of a port.
+func (e *Error) AboutInterface() bool {
+	return strings.HasPrefix(e.key, "ports[") && strings.HasSuffix(e.key, ".interface")
 }
 
 // Errors lists errors in the order of the file.

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -71,10 +72,14 @@ func TestKeysOfOtherOwnersAreRefused(t *testing.T) {
 		t.Helper()
 		require.NoError(t, os.Chown(path, uid, -1))
 	}
+	owner := "0"
+	if _, err := user.Lookup(ServiceUser); err == nil {
+		owner = ServiceUser
+	}
 	path := fileTest(t, keyA, 0o600)
 	key := filepath.Join(filepath.Dir(path), "k")
 	chown(t, key, 12345)
-	checkLoad(t, path, fmt.Sprintf("DIR/k is owned by user 12345, who can change it; chown %d DIR/k", os.Geteuid()))
+	checkLoad(t, path, fmt.Sprintf("DIR/k is owned by user 12345, who can change it; chown %s DIR/k", owner))
 	chown(t, key, 0)
 	if _, err := Load(path); err != nil {
 		t.Errorf("owned by root: %v", err)

@@ -47,7 +47,7 @@ func (r *reader) readKeyFile(key, path string, dst *Key) {
 		fail(err.Error(), "write the path of a file with the key, as hex digits on one line")
 		return
 	case errors.Is(err, fs.ErrPermission):
-		fail(err.Error(), "give the file to the router's user (chown), and let it enter the directory")
+		fail(err.Error(), "run this as root or as the router's user; if it is the router, give it the file (chown), and let it enter the directory")
 		return
 	case err != nil:
 		fail(err.Error(), writeKey)

@@ -6,12 +6,14 @@ import (
 	"io/fs"
 	"os"
 	"os/user"
+	"strings"
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/internal/privilege"
 )
 
-// Configuration checks a configuration on this host as `warproute check` does.
+// Configuration checks a configuration on this host as `warproute check` does. Examine checks the interfaces of its ports. A user
+// other than root may be unable to read what the router can.
 func Configuration(c *config.Config) (found []Finding) {
 	err := config.CheckHost(c)
 	if err == nil {
@@ -22,7 +24,16 @@ func Configuration(c *config.Config) (found []Finding) {
 		return []Finding{{Check: "configuration", Level: Fail, Found: err.Error()}}
 	}
 	for _, e := range all {
-		found = append(found, Finding{Check: "configuration", Level: Fail, Found: e.Msg, Hint: e.Hint})
+		f := Finding{Check: "configuration", Level: Fail, Found: e.Msg, Hint: e.Hint}
+		if at := e.Position(); at != "" {
+			f.Found = at + ": " + f.Found
+		}
+		if os.Geteuid() != 0 && strings.Contains(e.Msg, fs.ErrPermission.Error()) {
+			f.Level, f.Hint = Warn, "run it with sudo"
+		}
+		if !e.AboutInterface() {
+			found = append(found, f)
+		}
 	}
 	return found
 }

@@ -84,13 +84,11 @@ func TestConfigurationThatDoesNotFitTheHostIsReported(t *testing.T) {
 	c, err := config.Parse("c.yaml", []byte("ports: [missing0]\ncontrol: {socket: /no-such-directory/control.sock}\n"))
 	require.NoError(t, err)
 	found := Configuration(c)
-	if len(found) != 2 || Healthy(found) {
+	if len(found) != 1 || Healthy(found) { // Examine reports that there is no interface missing0
 		t.Fatalf("%+v", found)
 	}
-	for i, want := range []string{"missing0", "directory /no-such-directory does not exist"} {
-		if f := found[i]; f.Check != "configuration" || f.Level != Fail || !strings.Contains(f.Found, want) || f.Hint == "" {
-			t.Errorf("%+v, want %q with a hint", f, want)
-		}
+	if f := found[0]; f.Check != "configuration" || !strings.Contains(f.Found, "directory /no-such-directory does not exist") || !strings.HasPrefix(f.Found, "c.yaml:2:") || f.Hint == "" {
+		t.Errorf("%+v", f)
 	}
 }
 

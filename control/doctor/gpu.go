@@ -32,10 +32,19 @@ func boards() ([]gpu.Board, error) { return gpu.Boards("") }
 // that needs one does not start.
 func gpus(h *Host) []Finding {
 	found, usable := examineGPUs(h)
-	if h.NeedsGPU && !usable {
-		found = append(found, fail("fix what is named above, or set engine: auto", "no GPU can be used, and the configuration has engine: gpu")...)
+	if !h.NeedsGPU || usable {
+		return found
 	}
-	return found
+	if boards, err := h.Boards(); err == nil && slices.ContainsFunc(boards, usableBoard) { // the driver finds what has other names here
+		return ok("%d visible", len(boards))
+	}
+	found = slices.DeleteFunc(found, func(f Finding) bool { return f.Level == OK }) // "the CPU engine is used"
+	return append(found, fail("install a GPU and its driver, or set engine: auto", "no GPU can be used, and engine: gpu permits no CPU engine")...)
+}
+
+// usableBoard reports whether nothing is known that keeps the router from using a GPU.
+func usableBoard(b gpu.Board) bool {
+	return !slices.ContainsFunc(boardFindings(&b), func(f Finding) bool { return f.Level == Warn })
 }
 
 // examineGPUs returns the findings about the driver and each GPU, and whether at least one GPU can be used.
@@ -56,9 +65,8 @@ func examineGPUs(h *Host) (found []Finding, usable bool) {
 	}
 	found = ok("driver library %s, %d visible", library, len(boards))
 	for i := range boards {
-		about := boardFindings(&boards[i])
-		usable = usable || !slices.ContainsFunc(about, func(f Finding) bool { return f.Level == Warn })
-		found = append(found, about...)
+		usable = usable || usableBoard(boards[i])
+		found = append(found, boardFindings(&boards[i])...)
 	}
 	return found, usable
 }

@@ -82,6 +82,7 @@ func TestNeededGPUIsMissing(t *testing.T) {
 		starts bool
 	}{
 		"no GPU":               {},
+		"under another name":   {boards: []gpu.Board{good}, starts: true},
 		"no library":           {files: files[:4]},
 		"driver that fails":    {files: files, err: errors.New("for the test")},
 		"none visible":         {files: files},
