@@ -12,16 +12,23 @@ import (
 	"github.com/warproute/warproute/internal/require"
 )
 
-// A file that the router's user cannot read, by its own mode or by that of a directory, is named. Root's own access is
-// unchanged afterwards.
-func TestUnreadableFilesAreNamed(t *testing.T) {
+// openDir returns a directory that all users can enter.
+func openDir(t *testing.T) string {
+	t.Helper()
 	if os.Getuid() != 0 {
 		t.Skip("only root has the permissions of other users")
 	}
-	dir, err := os.MkdirTemp("/tmp", "readable") // t.TempDir is for its owner only
+	dir, err := os.MkdirTemp("/tmp", "open") // t.TempDir is for its owner only
 	require.NoError(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	require.NoError(t, os.Chmod(dir, 0o755))
+	return dir
+}
+
+// A file that the router's user cannot read, by its own mode or by that of a directory, is named. Root's own access is
+// unchanged afterwards.
+func TestUnreadableFilesAreNamed(t *testing.T) {
+	dir := openDir(t)
 	path := func(name, text string) string {
 		path := filepath.Join(dir, name)
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
@@ -94,13 +101,7 @@ func TestConfigurationThatDoesNotFitTheHostIsReported(t *testing.T) {
 
 // The hint for a key that the router's user cannot read is not to write another one.
 func TestUnreadableKeyIsNotToBeWritten(t *testing.T) {
-	if os.Getuid() != 0 {
-		t.Skip("only root has the permissions of other users")
-	}
-	dir, err := os.MkdirTemp("/tmp", "key") // t.TempDir is for its owner only
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	require.NoError(t, os.Chmod(dir, 0o755))
+	dir := openDir(t)
 	file := filepath.Join(dir, "c.yaml")
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "k"), []byte(strings.Repeat("0a", 20)), 0o600))
 	require.NoError(t, os.WriteFile(file, []byte(`
