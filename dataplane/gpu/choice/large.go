@@ -54,7 +54,7 @@ func (l *largeChunks) learn(ratio float64, now time.Duration) {
 	l.seen[l.class] = now
 }
 
-// finish adds a chunk of a class that the CPU has finished to the iteration. A large one begins an iteration, if there is none.
+// finish adds a chunk of a class that the CPU has finished to the iteration. A large one begins an iteration, unless one is measured.
 func (l *largeChunks) finish(c *Choice, class Class) {
 	prior := priorMarginal(class, c.x[packets], c.x[bytes])
 	switch {
