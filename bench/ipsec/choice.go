@@ -1,7 +1,9 @@
 package ipsec
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/warproute/warproute/bench/load"
@@ -14,6 +16,7 @@ type ChoiceOptions struct {
 	Suites  []string  //
 	Mixes   [][]int   // sizes of packets, round-robin in each
 	Loads   []float64 // shares of the best fixed engine's rate at full load
+	Rounds  int       // of each load, at least 1: a trial of auto, and one of the fixed engine
 	Trial   time.Duration
 	Fixed   []string // cpu, and gpu if there is one
 }
@@ -31,20 +34,21 @@ type ChoiceResult struct {
 	Points    []ChoicePoint      `json:"choice_points"` // in the order of the loads
 }
 
-// ChoicePoint is the result of a load. Latencies are from NIC to NIC.
+// ChoicePoint is the result of a load: that of the round with the median ratio. Latencies are from NIC to NIC.
 type ChoicePoint struct {
 	Load    float64      `json:"load"`              // offered packets divided by the best fixed engine's at full load
 	Offered float64      `json:"offered_mpps"`      //
 	Mpps    float64      `json:"auto_mpps"`         // delivered with engine auto
 	Best    float64      `json:"best_mpps"`         // delivered with the best fixed engine at this load
 	Ratio   float64      `json:"ratio"`             // auto_mpps divided by best_mpps
+	Ratios  []float64    `json:"ratios"`            // of all rounds, in their order
 	Auto    load.Latency `json:"auto_us"`           //
 	Fixed   load.Latency `json:"best_us"`           // of the best fixed engine
-	Overrun bool         `json:"overrun,omitempty"` // the emulated NICs could not offer the load
+	Overrun bool         `json:"overrun,omitempty"` // the emulated NICs could not offer the load in a round
 }
 
-// Choice verifies and compares each suite with each mix. Up to the full load of the best fixed engine, both
-// engines are measured at the same offered rate, alternately.
+// Choice verifies and compares each suite with each mix. Both engines are measured at the same offered rate, alternately, at shares of the
+// best fixed engine's rate at full load.
 func Choice(o ChoiceOptions, progress func(format string, args ...any)) (all []*ChoiceResult, err error) {
 	for _, o.Suite = range o.Suites {
 		for _, o.Sizes = range o.Mixes {
@@ -98,25 +102,48 @@ func (o ChoiceOptions) compare(progress func(string, ...any)) (*ChoiceResult, er
 	for _, share := range o.Loads {
 		rate := 1e6 * r.Fixed[r.Best] * share
 		progress("%s, %v bytes: offer %.3f Mpps", o.Suite, o.Sizes, rate/1e6)
-		use(engine, auto)
-		a, err := s.Mix(load.Arrival{}, rate, 0, o.Trial, &seed)
-		if err != nil {
-			return nil, fmt.Errorf("engine auto, load %v: %w", share, err)
+		var rounds []ChoicePoint
+		for range max(1, o.Rounds) {
+			use(engine, auto)
+			a, err := s.Mix(load.Arrival{}, rate, 0, o.Trial, &seed)
+			if err != nil {
+				return nil, fmt.Errorf("engine auto, load %v: %w", share, err)
+			}
+			use(r.Best, fixed[r.Best])
+			b, err := s.Mix(load.Arrival{}, rate, 0, o.Trial, &seed)
+			if err != nil {
+				return nil, fmt.Errorf("engine %s, load %v: %w", r.Best, share, err)
+			}
+			rounds = append(rounds, choicePoint(a.Main, b.Main))
 		}
-		use(r.Best, fixed[r.Best])
-		b, err := s.Mix(load.Arrival{}, rate, 0, o.Trial, &seed)
-		if err != nil {
-			return nil, fmt.Errorf("engine %s, load %v: %w", r.Best, share, err)
-		}
-		ratio := 0.0 // neither has carried a packet
-		if b.Main.Carried() > 0 {
-			ratio = a.Main.Carried() / b.Main.Carried()
-		}
-		r.Points = append(r.Points, ChoicePoint{
-			Load: share, Offered: rate / 1e6, Mpps: a.Main.Carried() / 1e6, Best: b.Main.Carried() / 1e6, Ratio: ratio,
-			Auto: load.NewLatency(&a.Main.Latency, a.Main.Longest), Fixed: load.NewLatency(&b.Main.Latency, b.Main.Longest),
-			Overrun: a.Main.Overrun() || b.Main.Overrun(),
-		})
+		p := medianPoint(rounds)
+		p.Load, p.Offered = share, rate/1e6
+		r.Points = append(r.Points, p)
 	}
 	return r, nil
+}
+
+// choicePoint compares a trial of engine auto with one of a fixed engine.
+func choicePoint(auto, fixed *load.Trial) ChoicePoint {
+	p := ChoicePoint{
+		Mpps: auto.Carried() / 1e6, Best: fixed.Carried() / 1e6,
+		Auto: load.NewLatency(&auto.Latency, auto.Longest), Fixed: load.NewLatency(&fixed.Latency, fixed.Longest), Overrun: auto.Overrun() || fixed.Overrun(),
+	}
+	if p.Best > 0 { // else neither has carried a packet, or auto alone: the ratio is 0
+		p.Ratio = p.Mpps / p.Best
+	}
+	return p
+}
+
+// medianPoint sorts rounds by their ratios, and returns the one with the median ratio, of an even number the lower of the middle two, with the
+// ratios of all in their order. Overrun is set if it was in any round.
+func medianPoint(rounds []ChoicePoint) ChoicePoint {
+	ratios, overrun := make([]float64, 0, len(rounds)), false
+	for _, p := range rounds {
+		ratios, overrun = append(ratios, p.Ratio), overrun || p.Overrun
+	}
+	slices.SortFunc(rounds, func(a, b ChoicePoint) int { return cmp.Compare(a.Ratio, b.Ratio) })
+	p := rounds[(len(rounds)-1)/2]
+	p.Ratios, p.Overrun = ratios, overrun
+	return p
 }

@@ -95,7 +95,7 @@ func TestChoiceComparesWithTheBestEngine(t *testing.T) {
 	}
 	all, err := unlessBusy(func() ([]*ChoiceResult, error) {
 		return Choice(ChoiceOptions{
-			Options: o, Suites: suites, Mixes: [][]int{{64}, IMIX}, Loads: []float64{0.1, 1.3}, Fixed: []string{"cpu"}, Trial: 20 * time.Millisecond,
+			Options: o, Suites: suites, Mixes: [][]int{{64}, IMIX}, Loads: []float64{0.1, 1.3}, Fixed: []string{"cpu"}, Rounds: 2, Trial: 20 * time.Millisecond,
 		}, quiet)
 	})
 	require.NoError(t, err)
@@ -104,7 +104,7 @@ func TestChoiceComparesWithTheBestEngine(t *testing.T) {
 	}
 	compared := 0
 	for _, r := range all {
-		if r.Best != "cpu" || r.Engine != "cpu" || len(r.Points) != 2 {
+		if r.Best != "cpu" || r.Engine != "cpu" || len(r.Points) != 2 || len(r.Points[0].Ratios) != 2 {
 			t.Fatalf("%+v", r)
 		}
 		low, high := r.Points[0], r.Points[1]

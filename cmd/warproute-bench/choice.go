@@ -30,9 +30,10 @@ func newChoiceCommand() *cobra.Command {
 		Use:   "choice",
 		Short: "Compare engine auto of an IPsec gateway with the best fixed engine",
 		Long: `Measure the engines cpu and gpu at full load, and then engine auto and the better one of both
-at several loads, which are percentages of the rate of the better one. The ratio is the rate
-that auto delivers divided by that of the fixed engine at the same load. Without a GPU, auto
-and the only fixed engine are cpu. Every packet of a first run with auto is verified.
+at several loads, which are percentages of the rate of the better one, in alternating rounds.
+The ratio is the rate that auto delivers divided by that of the fixed engine at the same load;
+the round with the median ratio is reported. Without a GPU, auto and the only fixed engine
+are cpu. Every packet of a first run with auto is verified.
 
   warproute-bench choice --workers 8 --nics 7`,
 		Args: cobra.NoArgs,
@@ -41,6 +42,7 @@ and the only fixed engine are cpu. Every packet of a first run with auto is veri
 	f.addFlags(c, 100*time.Millisecond)
 	addLanesFlag(c, &f.testbed.Lanes, testbed.DefaultLanes)
 	fl := c.Flags()
+	fl.IntVar(&f.options.Rounds, "rounds", 3, "trials of each engine at each load; the round with the median ratio is reported")
 	fl.StringSliceVar(&f.suites, "suite", []string{"aes128gcm16", "chacha20poly1305", "aes128-sha256"}, "cipher suites by `NAME`, or all")
 	fl.StringSliceVar(&f.mixes, "size", []string{"64", "512", "1408", "imix"}, "inner packet sizes in `BYTES`, or imix (64, 576 and 1408, 7:4:1)")
 	fl.StringSliceVar(&f.loads, "loads", []string{"10", "50", "90", "120"}, "packets to offer in `PERCENT` of the best fixed engine's rate at full load")
@@ -100,7 +102,7 @@ func (f *choiceFlags) check(c *cobra.Command) (err error) {
 		return errors.New("--suite, --size and --loads need a value")
 	}
 	o.Options, o.Trial = f.gateway(), f.trial
-	return nil
+	return checkNumbers(number{"rounds", o.Rounds, 1, maxRounds})
 }
 
 // sizeText describes sizes of packets.
@@ -113,7 +115,7 @@ func sizeText(sizes []int) string {
 
 func writeChoice(w io.Writer, all []*bench.ChoiceResult) {
 	r := all[0]
-	fmt.Fprintf(w, "engine auto is %s, %s, %s, %d SAs, workers %d, NICs %d, lanes %s, trials of %v s\n", r.Engine, r.Family, r.Direction, r.SAs, r.Workers, r.NICs, cmp.Or(r.Lanes, testbed.DefaultLanes), r.Trial)
+	fmt.Fprintf(w, "engine auto is %s, %s, %s, %d SAs, workers %d, NICs %d, lanes %s, trials of %v s, of %d rounds that with the median ratio\n", r.Engine, r.Family, r.Direction, r.SAs, r.Workers, r.NICs, cmp.Or(r.Lanes, testbed.DefaultLanes), r.Trial, len(r.Points[0].Ratios))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "suite\tsize\tcpu Mpps\tgpu Mpps\tload %\toffered\tauto\tbest\tratio\tauto p50 µs\tp99 µs\tbest p50 µs\tp99 µs\t")
 	least, late := r.Points[0].Ratio, false
@@ -129,9 +131,9 @@ func writeChoice(w io.Writer, all []*bench.ChoiceResult) {
 		}
 	}
 	_ = t.Flush()
-	fmt.Fprintf(w, `lowest ratio: %.3f. cpu, gpu: rates at full load. auto, best: rates of engine auto and of the better fixed engine at the same load.
+	fmt.Fprintf(w, `lowest median ratio: %.3f. cpu, gpu: rates at full load. auto, best: rates of engine auto and of the better fixed engine at the same load.
 `, least)
 	if late {
-		fmt.Fprintln(w, "*: the emulated NICs could not offer this load")
+		fmt.Fprintln(w, "*: the emulated NICs could not offer this load in every round")
 	}
 }
