@@ -10,7 +10,9 @@ import (
 
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/control/doctor"
+	"github.com/warproute/warproute/internal/affinity"
 	"github.com/warproute/warproute/internal/cli"
+	"github.com/warproute/warproute/internal/placement"
 )
 
 func newDoctorCommand() *cobra.Command {
@@ -22,9 +24,9 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Check this host and suggest fixes",
 		Long: `Check the kernel, permissions, memory, cores and GPU of this host, and the interfaces named
 by --port, without changing a setting. With --config, it checks a configuration as "warproute
-check" does, whether the user of the router can read its files, whether Linux can have the SAs of
-ipsec.source: xfrm (it may load modules), and reports why each interface of this host is a port
-or is not. Ports of veth and virtio_net are opened briefly to
+check" does, whether the user of the router can read its files, whether this process may use its
+cores, whether Linux can have the SAs of ipsec.source: xfrm (it may load modules), and reports
+why each interface of this host is a port or is not. Ports of veth and virtio_net are opened briefly to
 find their XDP mode. Other ports are opened only with --try, because some drivers then reset
 the link for seconds. The exit code is 1 if the router would not start, and 78 if the
 configuration is invalid: then nothing else is checked.`,
@@ -66,7 +68,7 @@ configuration is invalid: then nothing else is checked.`,
 
 // examineFile returns the interfaces of this host with the decisions of a configuration file, and what is wrong with it here: its
 // values, whether the router can read its files, and whether Linux has the ESP that it needs; nothing without a file. It sets
-// whether the host needs a GPU.
+// host.NeedsGPU and host.Placement.
 func examineFile(file string, host *doctor.Host) ([]config.Selection, []doctor.Finding, error) {
 	if file == "" {
 		return nil, nil, nil
@@ -78,5 +80,8 @@ func examineFile(file string, host *doctor.Host) ([]config.Selection, []doctor.F
 	defer cfg.IPsec.Zero()
 	selected, err := cfg.SelectHost()
 	host.NeedsGPU = cfg.Engine == config.EngineGPU
+	usable, usableErr := affinity.Usable(cfg.Cores)
+	host.Placement = placement.Request{Workers: cfg.Workers, Allowed: usable, Cores: cfg.Cores}
+	err = errors.Join(err, usableErr)
 	return selected, slices.Concat(doctor.Configuration(cfg), doctor.Files(cfg), doctor.ESP(cfg)), err
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"github.com/warproute/warproute/afxdp"
 	"github.com/warproute/warproute/control/config"
 	"github.com/warproute/warproute/internal/hostmem"
+	"github.com/warproute/warproute/internal/placement"
 	"github.com/warproute/warproute/umem"
 )
 
@@ -172,6 +174,13 @@ func filters(h *Host) []Finding {
 }
 
 func cores(h *Host) []Finding {
+	if r := h.Placement; r.Cores != nil {
+		r.Workers = cmp.Or(r.Workers, h.Workers)
+		if err := placement.CheckCores(r); err != nil {
+			found, hint, _ := strings.Cut(err.Error(), "; ")
+			return fail(hint, "%s", found)
+		}
+	}
 	if h.Cores < 2 {
 		return warn("give the process at least two cores", "1, shared by workers and everything else")
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/warproute/warproute/control/mirror"
 	"github.com/warproute/warproute/control/netfilter"
 	"github.com/warproute/warproute/control/xfrm"
+	"github.com/warproute/warproute/internal/placement"
 )
 
 func TestHostChecks(t *testing.T) {
@@ -124,6 +125,15 @@ func TestHostChecks(t *testing.T) {
 			}
 		}, Warn, "rule with priority 100", ""},
 		{"cores", cores, nil, OK, "4", ""},
+		{"a CPU that it may not use", cores, func(h *Host) {
+			h.Placement = placement.Request{Workers: 1, Allowed: []int{0, 1, 2, 3}, Cores: []int{2, 9}}
+		}, Fail, "CPU 9 is offline or not among those that the process may use (0-3)", "choose others"},
+		{"fewer CPUs than queues", cores, func(h *Host) {
+			h.Workers, h.Placement = 2, placement.Request{Allowed: []int{0, 1, 2, 3}, Cores: []int{2}}
+		}, Fail, "cores names 1 of 2 CPUs", "set workers: 1"},
+		{"a CPU for each worker", cores, func(h *Host) {
+			h.Workers, h.Placement = 2, placement.Request{Workers: 1, Allowed: []int{0, 1, 2, 3}, Cores: []int{2}}
+		}, OK, "4", ""},
 		{"one core", cores, func(h *Host) { h.Cores = 1 }, Warn, "1, shared", "two cores"},
 	}
 	for _, tt := range tests {

@@ -25,7 +25,7 @@ func (t *Topology) Choose(r Request) ([]int, error) {
 	order := r.Cores
 	if order == nil {
 		order = t.Order(r.Allowed, r.Ports)
-	} else if err := checkCores(r); err != nil {
+	} else if err := CheckCores(r); err != nil {
 		return nil, err
 	}
 	cpus := make([]int, r.Workers)
@@ -35,7 +35,8 @@ func (t *Topology) Choose(r Request) ([]int, error) {
 	return cpus, nil
 }
 
-func checkCores(r Request) error {
+// CheckCores checks the chosen CPUs of a request: whether workers may use them, and whether there is one for each.
+func CheckCores(r Request) error {
 	for _, cpu := range r.Cores {
 		if _, ok := slices.BinarySearch(r.Allowed, cpu); !ok {
 			return fmt.Errorf("cores: CPU %d is offline or not among those that the process may use (%s); choose others, or change the cpuset of its cgroup",
