@@ -16,7 +16,7 @@ type ChoiceOptions struct {
 	Suites  []string  //
 	Mixes   [][]int   // sizes of packets, round-robin in each
 	Loads   []float64 // shares of the best fixed engine's rate at full load
-	Rounds  int       // of each load, at least 1: a trial of auto, and one of the fixed engine
+	Rounds  int       // of each load: a trial of auto, and one of the fixed engine; 0: one
 	Trial   time.Duration
 	Fixed   []string // cpu, and gpu if there is one
 }
@@ -44,7 +44,7 @@ type ChoicePoint struct {
 	Ratios  []float64    `json:"ratios"`            // of all rounds, in their order
 	Auto    load.Latency `json:"auto_us"`           //
 	Fixed   load.Latency `json:"best_us"`           // of the best fixed engine
-	Overrun bool         `json:"overrun,omitempty"` // the emulated NICs could not offer the load in a round
+	Overrun bool         `json:"overrun,omitempty"` // in one or more rounds, the emulated NICs could not offer the load
 }
 
 // Choice verifies and compares each suite with each mix. Both engines are measured at the same offered rate, alternately, at shares of the

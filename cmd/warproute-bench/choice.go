@@ -115,7 +115,7 @@ func sizeText(sizes []int) string {
 
 func writeChoice(w io.Writer, all []*bench.ChoiceResult) {
 	r := all[0]
-	fmt.Fprintf(w, "engine auto is %s, %s, %s, %d SAs, workers %d, NICs %d, lanes %s, trials of %v s, of %d rounds that with the median ratio\n", r.Engine, r.Family, r.Direction, r.SAs, r.Workers, r.NICs, cmp.Or(r.Lanes, testbed.DefaultLanes), r.Trial, len(r.Points[0].Ratios))
+	fmt.Fprintf(w, "engine auto is %s, %s, %s, %d SAs, workers %d, NICs %d, lanes %s, trials of %v s; of %d rounds, the one with the median ratio\n", r.Engine, r.Family, r.Direction, r.SAs, r.Workers, r.NICs, cmp.Or(r.Lanes, testbed.DefaultLanes), r.Trial, len(r.Points[0].Ratios))
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(t, "suite\tsize\tcpu Mpps\tgpu Mpps\tload %\toffered\tauto\tbest\tratio\tauto p50 µs\tp99 µs\tbest p50 µs\tp99 µs\t")
 	least, late := r.Points[0].Ratio, false
@@ -134,6 +134,6 @@ func writeChoice(w io.Writer, all []*bench.ChoiceResult) {
 	fmt.Fprintf(w, `lowest median ratio: %.3f. cpu, gpu: rates at full load. auto, best: rates of engine auto and of the better fixed engine at the same load.
 `, least)
 	if late {
-		fmt.Fprintln(w, "*: the emulated NICs could not offer this load in every round")
+		fmt.Fprintln(w, "*: in one or more rounds, the emulated NICs could not offer this load")
 	}
 }

@@ -26,9 +26,9 @@ func newDoctorCommand() *cobra.Command {
 by --port, without changing a setting. With --config, it checks a configuration as "warproute
 check" does, whether the user of the router can read its files, whether this process may use its
 cores, whether Linux can have the SAs of ipsec.source: xfrm (it may load modules), and reports
-why each interface of this host is a port or is not. Ports of veth and virtio_net are opened briefly to
-find their XDP mode. Other ports are opened only with --try, because some drivers then reset
-the link for seconds. The exit code is 1 if the router would not start, and 78 if the
+why each interface of this host is a port or is not. Ports of veth and virtio_net are opened
+briefly to find their XDP mode. Other ports are opened only with --try, because some drivers then
+reset the link for seconds. The exit code is 1 if the router would not start, and 78 if the
 configuration is invalid: then nothing else is checked.`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
@@ -68,7 +68,7 @@ configuration is invalid: then nothing else is checked.`,
 
 // examineFile returns the interfaces of this host with the decisions of a configuration file, and what is wrong with it here: its
 // values, whether the router can read its files, and whether Linux has the ESP that it needs; nothing without a file. It sets
-// host.NeedsGPU and host.Placement.
+// host.NeedsGPU and host.Placement, by which Examine checks the GPU and the cores.
 func examineFile(file string, host *doctor.Host) ([]config.Selection, []doctor.Finding, error) {
 	if file == "" {
 		return nil, nil, nil

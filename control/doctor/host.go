@@ -43,7 +43,7 @@ type Host struct {
 	Try        func(links []*Link, workers int) // opens the ports together for a moment and sets their Trial
 	TryAll     bool                             // even if the driver resets the link
 	NeedsGPU   bool                             // the configuration has engine: gpu
-	Placement  placement.Request                // workers and cores of the configuration; 0 workers: Workers, nil cores: not checked
+	Placement  placement.Request                // of the configuration; 0 workers: as many as Workers, nil cores: not checked
 }
 
 // ThisHost returns the host and network namespace of the process.
