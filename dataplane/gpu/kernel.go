@@ -30,7 +30,8 @@ const (
 	forwardScratch = 4608
 	gatewayThreads = 320
 	gatewayScratch = 5152
-	sharedHeader   = 16
+	forwardHeader  = 16
+	gatewayHeader  = 64
 	aesBytes       = 73728
 )
 

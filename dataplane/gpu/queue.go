@@ -3,8 +3,8 @@ package gpu
 import "slices"
 
 // A gateway's block serves two slots in turn. While it processes a tile, the worker that owns the block may post another one to the
-// other slot, which the block begins when it has finished the first. Without a queue, blocks were idle for a fifth to a third of the
-// time at full rate: until the worker had found the tile finished, and had posted the next one.
+// other slot, which warps begin as soon as they have finished their batches of the first. Without a queue, blocks were idle for a fifth to
+// a third of the time at full rate: until the worker had found the tile finished, and had posted the next one.
 //
 // A tile queues only behind one of a first pass, of an older chunk of the lane. The worker ends first passes in the order of chunks. So
 // the first passes of a block are in the order of chunks, and none waits for the ticket of one behind it (kernel/ticket_lock.h), which

@@ -91,9 +91,9 @@ type kernelNeeds struct {
 // A gateway's warp needs room for two packets of any length: with one at a time, HMAC and CBC encryption use a lane or four of
 // 32. With the limits of an L4, there is room for 2 warps with the tables to decrypt AES-CBC, and for 6 without.
 var (
-	forwardNeeds = kernelNeeds{name: "forwarding", tables: sharedHeader, scratch: forwardScratch, warps: threads / warpSize}
+	forwardNeeds = kernelNeeds{name: "forwarding", tables: forwardHeader, scratch: forwardScratch, warps: threads / warpSize}
 	gatewayNeeds = kernelNeeds{
-		name: "IPsec", tables: aesBytes + sharedHeader, cbcTables: aesBytes - aesEncryptBytes, scratch: gatewayScratch, warps: gatewayThreads / warpSize,
+		name: "IPsec", tables: aesBytes + gatewayHeader, cbcTables: aesBytes - aesEncryptBytes, scratch: gatewayScratch, warps: gatewayThreads / warpSize,
 		staging: stagingOf(2, longestPacket), leastStaging: minStagingBytes,
 	}
 )

@@ -115,7 +115,8 @@ func (s *slot) postWith(frames []batch.Frame, each int, worker uint32, flags uin
 }
 
 // publish stores the number of the tile and its header in each descriptor cache line in use, after the frames. A warp
-// accepts its batch when all of these have the number. The first line is stored last, as warp 0 starts the block.
+// accepts its batch when all of these have the number. The first lines are stored last, as the warp with the first batch starts the block;
+// a gateway's warps may begin later batches before that. So all else that the tile has in memory is stored before any line.
 func (s *slot) publish(header uint32) {
 	s.begin()
 	for i := linesOf(s.each, header) - 1; i >= 0; i-- {

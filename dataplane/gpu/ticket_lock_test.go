@@ -11,26 +11,26 @@ import (
 	"github.com/warproute/warproute/dataplane/esp"
 )
 
-// TestTicketLockKeepsTheOrder: threads in place of warps take the sequence numbers of two workers' tiles under the kernel's ticket lock.
-// They are in the order of batches, those of the host included.
+// TestTicketLockKeepsTheOrder: threads in place of warps claim the batches of two workers' tiles, each once, and take sequence numbers for
+// them under the kernel's ticket lock. They are in the order of batches, those of the host included.
 func TestTicketLockKeepsTheOrder(t *testing.T) {
 	program := compile(t, "testdata/lock.c")
-	byDevice, byHost := 0, 0
+	byDevice, byHost, overlaps, speculated := 0, 0, 0, 0
 	for seed := range 40 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		out, err := exec.CommandContext(ctx, program, fmt.Sprint(seed)).CombinedOutput()
 		cancel()
 		if err != nil {
 			t.Fatalf("seed %d: %v: %s", seed, err, out)
 		}
-		var device, host int
-		if _, err := fmt.Sscan(string(out), &device, &host); err != nil {
+		var device, host, overlap, speculative int
+		if _, err := fmt.Sscan(string(out), &device, &host, &overlap, &speculative); err != nil {
 			t.Fatalf("seed %d: %v: %q", seed, err, out)
 		}
-		byDevice, byHost = byDevice+device, byHost+host
+		byDevice, byHost, overlaps, speculated = byDevice+device, byHost+host, overlaps+overlap, speculated+speculative
 	}
-	if byDevice < 10_000 || byHost < 1000 {
-		t.Errorf("only %d batches got numbers from the device, and %d from the host", byDevice, byHost)
+	if byDevice < 10_000 || byHost < 1000 || overlaps < 1000 || speculated < 1000 {
+		t.Errorf("only %d batches got numbers from the device, %d from the host, %d began before the block had finished the tile in front, and %d before the tile's first batch", byDevice, byHost, overlaps, speculated)
 	}
 }
 

@@ -49,9 +49,9 @@ DEVICE_CALL struct result classify(const uint64_t *policies, uint32_t *header, u
 
 /* Classifies the packets of a warp batch by their headers. */
 DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
-			   struct warp_scratch *scratch, uint32_t batch_index, struct desc_word w, int clamp)
+			   struct warp_scratch *scratch, struct desc_word w, int clamp)
 {
-	int received = has_packet(tile, batch_index);
+	int received = has_packet(tile);
 	int mine = received && may_classify(w) && !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS);
 	struct header_segments h = read_headers(tile, w, mine);
 
@@ -62,7 +62,7 @@ DEVICE void classify_batch(const struct mailbox *m, const struct tile *tile, con
 		struct result r = {0, 0, RESULT_HOST};
 		if (mine)
 			r = classify(ipsec->policies, header_row(scratch, lane_id()), tile->umem + w.low + ETHERNET_LEN, w, clamp);
-		store_result(m, tile, batch_index, r);
+		store_result(m, tile, r);
 	}
 	__syncwarp();
 }

@@ -149,6 +149,51 @@ DEVICE void or_shared32(uint32_t *p, uint32_t bits)
 #endif
 }
 
+/* Adds to a word of shared memory atomically, and returns the old value. */
+DEVICE uint32_t add_shared32(uint32_t *p, uint32_t v)
+{
+#if ON_DEVICE
+	uint32_t old;
+	asm volatile("{ .reg .u64 a; cvta.to.shared.u64 a, %1; atom.relaxed.cta.shared.add.u32 %0, [a], %2; }" : "=r"(old) : "l"(p), "r"(v) : "memory");
+	return old;
+#else
+	return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
+#endif
+}
+
+/* The same as load_shared32 and store_shared32, by read-modify-write operations, which racecheck does not take for races. */
+DEVICE uint32_t atomic_load_shared32(uint32_t *p)
+{
+#if ON_DEVICE
+	uint32_t v;
+	asm volatile("{ .reg .u64 a; cvta.to.shared.u64 a, %1; atom.relaxed.cta.shared.or.b32 %0, [a], 0; }" : "=r"(v) : "l"(p) : "memory");
+	return v;
+#else
+	return load_shared32(p);
+#endif
+}
+
+DEVICE void atomic_store_shared32(uint32_t *p, uint32_t v)
+{
+#if ON_DEVICE
+	uint32_t old;
+	asm volatile("{ .reg .u64 a; cvta.to.shared.u64 a, %1; atom.relaxed.cta.shared.exch.b32 %0, [a], %2; }" : "=r"(old) : "l"(p), "r"(v) : "memory");
+#else
+	store_shared32(p, v);
+#endif
+}
+
+/* Stores v in a word of shared memory if it is old, atomically. */
+DEVICE void replace_shared32(uint32_t *p, uint32_t old, uint32_t v)
+{
+#if ON_DEVICE
+	uint32_t was;
+	asm volatile("{ .reg .u64 a; cvta.to.shared.u64 a, %1; atom.relaxed.cta.shared.cas.b32 %0, [a], %2, %3; }" : "=r"(was) : "l"(p), "r"(old), "r"(v) : "memory");
+#else
+	__atomic_compare_exchange_n(p, &old, v, 0, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+#endif
+}
+
 /* Returns v, which is computed or loaded here, not where it is used. */
 DEVICE uint32_t in_register(uint32_t v)
 {
@@ -164,6 +209,16 @@ DEVICE void fence_acq_rel_gpu(void)
 {
 #if ON_DEVICE
 	asm volatile("fence.acq_rel.gpu;" ::: "memory");
+#else
+	__atomic_thread_fence(__ATOMIC_ACQ_REL);
+#endif
+}
+
+/* The same within the block. */
+DEVICE void fence_acq_rel_block(void)
+{
+#if ON_DEVICE
+	asm volatile("fence.acq_rel.cta;" ::: "memory");
 #else
 	__atomic_thread_fence(__ATOMIC_ACQ_REL);
 #endif

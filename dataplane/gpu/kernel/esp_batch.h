@@ -81,7 +81,7 @@ DEVICE uint32_t finish_packet(const struct ipsec_tables *ipsec, const struct sta
 /* Makes the jobs of a staged set's packets, and removes the packets that are the host's. Returns the number of
  * segments of their keys, to load. */
 DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, const struct staging *s,
-			    uint32_t batch, struct staged_set *g, struct esp_lane *c, struct desc_word w, uint32_t flags)
+			    struct staged_set *g, struct esp_lane *c, struct desc_word w, uint32_t flags)
 {
 	if (g->lanes >> lane_id() & 1) {
 		uint32_t *header = s->words + c->at + (w.low - 2 - c->start) / 4;
@@ -89,12 +89,12 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 		if (found.job.key >> JOB_KEY_SEGMENTS_SHIFT <= largest_key(c->segments)) /* the record may be reused, as in begin_packet */
 			c->job = found.job;
 		if (job_kind(&c->job) == JOB_OPEN) {
-			report_sa(m, tile, batch, c->job.key & JOB_KEY_MASK, found.seq);
+			report_sa(m, tile, c->job.key & JOB_KEY_MASK, found.seq);
 		} else {
 			struct result r = {0, 0, RESULT_HOST};
 			if (flags & CLASSIFY && !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS))
 				r = classify(ipsec->policies, header, (uint8_t *)header + HEADER_IP, w, (flags & CLAMP_MSS) != 0);
-			store_result(m, tile, batch, r);
+			store_result(m, tile, r);
 		}
 	}
 	g->lanes &= __ballot_sync(FULL_MASK, job_kind(&c->job) == JOB_OPEN);
@@ -104,7 +104,7 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 /* Matches a staged set's packets with the expected SA, removes those that are not of it, and moves w to the frames of
  * packets to seal. */
 DEVICE void match_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, const struct staging *s,
-			     uint32_t batch, struct staged_set *g, struct esp_lane *c, struct desc_word *w, uint32_t flags)
+			     struct staged_set *g, struct esp_lane *c, struct desc_word *w, uint32_t flags)
 {
 	struct expected e = expected_sa(*w);
 
@@ -113,9 +113,9 @@ DEVICE void match_staged_set(const struct mailbox *m, const struct tile *tile, c
 						  (flags & CLAMP_MSS) != 0);
 		c->job = r.job;
 		if (job_kind(&c->job) >= JOB_SEAL)
-			report_sa(m, tile, batch, expected_key(&e), r.word);
+			report_sa(m, tile, expected_key(&e), r.word);
 		else
-			store_result(m, tile, batch, r.result);
+			store_result(m, tile, r.result);
 		if (job_kind(&c->job) == JOB_SEAL) {
 			w->low -= front_of(ipsec->keys + expected_key(&e)).all;
 			w->high = (w->high & 0xffff0000) | (c->job.esp + c->job.bytes);
@@ -129,7 +129,7 @@ DEVICE void match_staged_set(const struct mailbox *m, const struct tile *tile, c
  * loads packets in its first round, and in its second the keys that find_staged_set has found; find = 0 ends it there. Otherwise
  * one round loads both. */
 DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
-			    const struct staging *s, const struct aes_tables *t, struct warp_scratch *scratch, uint32_t batch,
+			    const struct staging *s, const struct aes_tables *t, struct warp_scratch *scratch,
 			    struct staged_set *g, struct esp_lane *c, struct desc_word *w, struct segments *segments, uint32_t flags)
 {
 	uint32_t reason = DROP_NONE;
@@ -137,10 +137,10 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 	PRAGMA_UNROLL_1
 	for (uint32_t load = g->segments, find = flags & FIND_SAS; load; find = 0) {
 		load_staged_set(tile, ipsec->keys, s, c, load);
-		load = find ? find_staged_set(m, tile, ipsec, s, batch, g, c, *w, flags) : 0;
+		load = find ? find_staged_set(m, tile, ipsec, s, g, c, *w, flags) : 0;
 	}
 	if (flags & EXPECT_SA)
-		match_staged_set(m, tile, ipsec, s, batch, g, c, w, flags);
+		match_staged_set(m, tile, ipsec, s, g, c, w, flags);
 	int mine = g->lanes >> lane_id() & 1;
 	if (mine)
 		begin_packet(ipsec->keys, s, t, c, w->low);
@@ -166,7 +166,7 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 		reason = finish_packet(ipsec, s, scratch, c, w, segments);
 	if (mine && reason != DROP_NONE) {
 		struct result r = {0, (uint16_t)(c->failed ? JOB_ICV_FAILED : 0), (uint16_t)verdict(ACTION_DROP, reason)};
-		store_result(m, tile, batch, r);
+		store_result(m, tile, r);
 	}
 	__syncwarp();
 	return mine && reason == DROP_NONE;
@@ -174,12 +174,12 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 
 /* Returns the context of a lane whose packet is expected to be of an SA, JOB_NONE if it is the host's. All of them
  * share one key in the staging buffer, that of the longest. */
-DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, uint32_t batch, struct desc_word w)
+DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct desc_word w)
 {
 	struct expected e = expected_sa(w);
 	struct expected_job x = {{0, 0, 0, 0, 0, JOB_NONE}, w.low};
 
-	if (has_packet(tile, batch) && may_classify(w) && (e.high & EXPECT_OPEN || !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS)))
+	if (has_packet(tile) && may_classify(w) && (e.high & EXPECT_OPEN || !may_be_partial(&m->tables, (w.high >> 16) % MAX_PORTS)))
 		x = expected_frame(ipsec->keys, w, e);
 	uint32_t key = subwarp_max(x.job.key, WARP_SIZE);
 	struct esp_lane c = lane_of(x.job, x.addr, x.job.esp + x.job.bytes);
@@ -190,15 +190,15 @@ DEVICE struct esp_lane expected_lane(const struct mailbox *m, const struct tile 
 
 /* Returns the context of a lane, and updates w: the device has made the job if flags say so, else the host. */
 DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
-				  struct block_lock *block, uint32_t batch, struct desc_word *w, uint32_t flags)
+				  struct block_lock *block, struct desc_word *w, uint32_t flags)
 {
 	if (flags & EXPECT_SA)
-		return expected_lane(m, tile, ipsec, batch, *w);
+		return expected_lane(m, tile, ipsec, *w);
 	if (flags & FIND_SAS)
 		return received_lane_of(*w);
 	if (!(flags & HAS_JOBS))
-		return assigned_lane(m, tile, ipsec, scratch, block, batch, w, flags);
-	return esp_lane_of(load_job(m, tile, batch), *w);
+		return assigned_lane(m, tile, ipsec, scratch, block, w, flags);
+	return esp_lane_of(load_job(m, tile), *w);
 }
 
 /* Processes a batch with ESP jobs: first packets without a job, in place; then those with one, as
@@ -206,11 +206,11 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
  * tile header: with FIND_SAS, EXPECT_SA or ASSIGN_SEQS, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
 			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
-			      struct block_lock *block, uint32_t batch, struct desc_word w, uint32_t flags)
+			      struct block_lock *block, struct desc_word w, uint32_t flags)
 {
 	int find = (flags & FIND_SAS) != 0;
-	struct esp_lane c = begin_lane(m, tile, ipsec, scratch, block, batch, &w, flags);
-	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile, batch), staged = find ? received && may_classify(w) : job_kind(&c.job) >= JOB_SEAL;
+	struct esp_lane c = begin_lane(m, tile, ipsec, scratch, block, &w, flags);
+	int received = flags & (FIND_SAS | EXPECT_SA) && has_packet(tile), staged = find ? received && may_classify(w) : job_kind(&c.job) >= JOB_SEAL;
 	uint32_t pending = __ballot_sync(FULL_MASK, staged);
 	int active = job_kind(&c.job) == JOB_PLAIN;
 	struct snapshot s = flags & HAS_JOBS ? load_headers(m, tile, scratch, w, active) : load_tables(m, scratch);
@@ -220,14 +220,14 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 
 	if (received && !staged) {
 		struct result r = {0, 0, RESULT_HOST};
-		store_result(m, tile, batch, r);
+		store_result(m, tile, r);
 	}
 	/* Each round first finishes the previous set: it looks up its packets, writes them back and erases its keys; the first round has none,
 	 * and looks up the packets without a job. Then it stages, and seals or opens, the next set. c.admitted, which that sets, goes into the
 	 * address of the result that the next round stores. */
 	PRAGMA_UNROLL_1
 	for (;;) {
-		process_batch(m, tile, scratch, s, batch, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
+		process_batch(m, tile, scratch, s, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
 		store_packets(tile, staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), segments);
 		zero_keys(staging, &g);
 		if (!pending)
@@ -237,7 +237,7 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 		if (!g.lanes)
 			return; /* the staging buffer is too small for a packet; the host prevents it */
 		pending &= ~g.lanes;
-		active = crypt_staged_set(m, tile, ipsec, staging, t, scratch, batch, &g, &c, &w, &segments, flags);
+		active = crypt_staged_set(m, tile, ipsec, staging, t, scratch, &g, &c, &w, &segments, flags);
 		frame = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
 		w.low |= c.admitted; /* in the result's address */
 	}

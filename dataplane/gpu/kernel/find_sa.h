@@ -105,22 +105,22 @@ DEVICE_CALL struct found_job find_job(const uint64_t *spis, const struct esp_key
 }
 
 /* Stores a report to the host about a lane's packet, in place of a job: its lower and its upper half. */
-DEVICE void store_report(const struct mailbox *m, const struct tile *tile, uint32_t batch_index, uint32_t low, uint32_t high)
+DEVICE void store_report(const struct mailbox *m, const struct tile *tile, uint32_t low, uint32_t high)
 {
-	host_store64((uint64_t *)(tile->slot + m->jobs) + packet_index(tile, batch_index), low | (uint64_t)high << 32);
+	host_store64((uint64_t *)(tile->slot + m->jobs) + packet_index(tile), low | (uint64_t)high << 32);
 }
 
 /* Reports the index of the keys of a packet's SA, and the sequence number of an opened packet, or the length of a sealed one and
  * REPORT_SEQS_LOW. */
-DEVICE void report_sa(const struct mailbox *m, const struct tile *tile, uint32_t batch_index, uint32_t key, uint32_t word)
+DEVICE void report_sa(const struct mailbox *m, const struct tile *tile, uint32_t key, uint32_t word)
 {
-	store_report(m, tile, batch_index, key, word);
+	store_report(m, tile, key, word);
 }
 
 /* Reports the sequence number of a packet that the host seals. */
-DEVICE void report_seq(const struct mailbox *m, const struct tile *tile, uint32_t batch_index, uint64_t seq)
+DEVICE void report_seq(const struct mailbox *m, const struct tile *tile, uint64_t seq)
 {
-	store_report(m, tile, batch_index, (uint32_t)seq, (uint32_t)(seq >> 32));
+	store_report(m, tile, (uint32_t)seq, (uint32_t)(seq >> 32));
 }
 
 #endif

@@ -4,15 +4,52 @@
 
 #include "poll.h"
 
-static_assert(sizeof(struct warp_scratch) == FORWARD_SCRATCH, "the host allocates it");
+struct shared {
+	/* Header of the tile that warp 0 found, by the parity of its number: the previous one stays
+	 * valid until all warps have read the next one. */
+	uint32_t tile_header[2];
+	struct warp_scratch scratch[] __attribute__((aligned(16))); /* by warp */
+};
+
+static_assert(sizeof(struct warp_scratch) == FORWARD_SCRATCH && __builtin_offsetof(struct shared, scratch) == FORWARD_HEADER, "the host allocates them");
 
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
+
+/* Waits for the tile with a number, or for the end of the kernel, which has the tile header STOP. Warps poll at
+ * the same time, so that none starts a poll later than the others. Warp 0 polls until the tile comes, the others only in the first
+ * BUSY_POLLS rounds. */
+DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t number, struct poll_hint hint)
+{
+	struct poll_result poll = NO_RESULT(hint.lanes);
+	uint32_t warp = warp_id();
+	struct polled_words words = poll_words(m);
+
+	for (uint32_t polls = 0;; polls++) {
+		int asleep = blockIdx.x >= words.awake, busy = polls < BUSY_POLLS;
+		if (words.awake == STOP) {
+			poll.ready = 1;
+			poll.header = STOP;
+		} else if (asleep) {
+			words = poll_words(m);
+			polls = 0;
+		} else if (!poll.ready && (warp == 0 || (busy && warp < hint.batches))) {
+			poll_once(m, &sh->scratch[warp], slot, number, warp, busy && warp < INLINE_BATCHES ? hint.headers : 0, &words, &poll);
+			complete_polled(m, &sh->scratch[warp], slot, number, warp, &poll);
+		}
+		if (threadIdx.x == 0 && poll.ready)
+			sh->tile_header[number % 2] = poll.header;
+		if (__syncthreads_or(warp == 0 && poll.ready))
+			return poll;
+		if (asleep || !busy)
+			__nanosleep(asleep ? ASLEEP_NS : BACKOFF_NS);
+	}
+}
 
 /* Serves one mailbox slot per block until the host stops the kernel. Warps process batches and report
  * them independently.
  *
  * Grid: one block per slot, and the watcher. Block: a warp per batch of the largest tile, up to
- * FORWARD_THREADS threads. Dynamic shared memory: SHARED_HEADER bytes, and FORWARD_SCRATCH per warp.
+ * FORWARD_THREADS threads. Dynamic shared memory: FORWARD_HEADER bytes, and FORWARD_SCRATCH per warp.
  *
  * PCIe payload bytes per packet: reads 9 (descriptors, 256 per 28 packets) + 64 (header); writes
  * 32 (header; 28 behind a removed VLAN tag without a new one) + 8 (result). With inlined headers: reads 9 + 64 or 32 (header); writes 32
@@ -33,7 +70,7 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 		return;
 	}
 	for (uint32_t number = host_load32((const uint32_t *)(slot + FIRST_TILE));; number++) {
-		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint, BUSY_POLLS);
+		struct poll_result poll = wait_for_tile(&m, sh, slot, number, hint);
 		uint32_t header = sh->tile_header[number % 2];
 		if (header == STOP)
 			return;
@@ -43,11 +80,11 @@ extern "C" __global__ void __launch_bounds__(FORWARD_THREADS) resident(struct ma
 			continue;
 		if (!poll.ready)
 			read_batch(descriptors, batch_index, number, hint.lanes, &poll.w);
-		struct tile tile = tile_of(&m, slot, number, header);
-		int active = has_packet(&tile, batch_index);
+		struct tile tile = tile_of(&m, slot, number, header, batch_index);
+		int active = has_packet(&tile);
 		struct snapshot s = load_headers(&m, &tile, scratch, poll.w, active);
-		process_batch(&m, &tile, scratch, s, batch_index, poll.w, tile.umem + poll.w.low, active, ACCESS_128);
-		report_batch(&tile, batch_index);
+		process_batch(&m, &tile, scratch, s, poll.w, tile.umem + poll.w.low, active, ACCESS_128);
+		report_batch(&tile);
 	}
 }
 

@@ -113,9 +113,10 @@
 /* Launch shape. */
 #define FORWARD_THREADS 512 /* maximum per block */
 #define GATEWAY_THREADS 320
-#define SHARED_HEADER 16 /* bytes of shared memory: per block, */
+#define FORWARD_HEADER 16 /* bytes of shared memory: per block, */
 #define FORWARD_SCRATCH 4608 /* per warp, */
-#define GATEWAY_SCRATCH 5152 /* with its struct tile, */
+#define GATEWAY_HEADER 64 /* of a gateway: per block, */
+#define GATEWAY_SCRATCH 5152 /* per warp, with its struct tile, */
 #define AES_BYTES 73728 /* and of a gateway's block */
 #define AES_ENCRYPT_BYTES 32768 /* or of one that does not decrypt AES-CBC */
 

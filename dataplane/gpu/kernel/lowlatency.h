@@ -85,7 +85,7 @@ DEVICE void make_completion(const struct result *r, uint32_t tag, uint32_t gener
 /* Processes a batch with inlined headers and writes its completions. Returns 0, with nothing
  * written, if a frame must be changed behind its header. */
 DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, struct warp_scratch *scratch,
-			   struct snapshot s, uint32_t batch_index, struct desc_word w, int active)
+			   struct snapshot s, struct desc_word w, int active)
 {
 	uint32_t lane = lane_id(), part = lane % 2;
 	uint32_t *row = rewritten_row(scratch, lane);
@@ -111,7 +111,7 @@ DEVICE int complete_inline(const struct mailbox *m, const struct tile *tile, str
 			continue;
 		for (uint32_t k = 0; k < 4; k++)
 			v.w[k] = rewritten_row(scratch, from)[part * 4 + k];
-		host_store128(tile->slot + m->completions + (batch_index * WARP_SIZE + from) * COMPLETION_BYTES + part * 16, v);
+		host_store128(tile->slot + m->completions + (tile->batch * WARP_SIZE + from) * COMPLETION_BYTES + part * 16, v);
 	}
 	__syncwarp();
 	return 1;

@@ -3,7 +3,7 @@
  *
  * A slot holds one tile and is served by one block. A worker takes a free block for each tile,
  * and returns it afterwards, so any block serves any worker. A gateway's block has two slots, which it serves in turn: if the worker
- * posts a tile while the block processes one, the block begins it at once when it has finished that one.
+ * posts a tile while the block processes one, warps that have finished their batches begin it at once (claim.h).
  *
  *	done                     for each warp batch, the number of the last finished tile
  *	first                    of the block's first slot: the number of the block's first tile since the launch
@@ -74,17 +74,18 @@ struct mailbox {
 CHECK_WORKER_MEMORY_LAYOUT;
 CHECK_MAILBOX_LAYOUT;
 
-/* A tile: up to one warp batch of a chunk for each warp of the block. */
+/* A tile, and the warp batch of it that a warp processes. A tile has up to one for each warp of the block. */
 struct tile {
 	uint8_t *slot, *umem;
 	uint32_t umem_bytes, number, packets;
-	uint32_t batch_packets; /* of each batch but the last */
+	uint16_t batch_packets; /* of each batch but the last */
+	uint16_t batch;         /* the warp's */
 };
 
-DEVICE struct tile tile_of(const struct mailbox *m, uint8_t *slot, uint32_t number, uint32_t header)
+DEVICE struct tile tile_of(const struct mailbox *m, uint8_t *slot, uint32_t number, uint32_t header, uint32_t batch)
 {
 	const struct worker_memory *w = m->workers + (header >> TILE_WORKER_SHIFT) % TILE_WORKERS;
-	return (struct tile){slot, w->umem, (uint32_t)w->bytes, number, header % TILE_PACKETS, (header >> TILE_BATCH_SHIFT) % TILE_BATCH_PACKETS};
+	return (struct tile){slot, w->umem, (uint32_t)w->bytes, number, header % TILE_PACKETS, (uint16_t)((header >> TILE_BATCH_SHIFT) % TILE_BATCH_PACKETS), (uint16_t)batch};
 }
 
 DEVICE uint32_t batch_count(uint32_t header)

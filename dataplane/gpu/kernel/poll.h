@@ -4,26 +4,18 @@
 
 #include "lowlatency.h"
 
-struct shared {
-	/* Header of the tile that warp 0 found, by the parity of its number: the previous one stays
-	 * valid until all warps have read the next one. */
-	uint32_t tile_header[2];
-	uint32_t lock[2]; /* of a gateway: struct block_lock (ticket_lock.h) */
-	struct warp_scratch scratch[]; /* by warp */
-};
-
-static_assert(sizeof(struct shared) == SHARED_HEADER, "the host allocates it");
-
 /* Returns the slot of the block's tile with a number. depth is the number of slots per block. */
 DEVICE uint8_t *slot_of(const struct mailbox *m, uint32_t depth, uint32_t number) { return m->slots + (uint64_t)(blockIdx.x * depth + number % depth) * m->slot_bytes; }
 
 /* Polling consumes PCIe bandwidth. Blocks that the host does not use poll a word of device memory
  * instead of their slots: the watcher copies it from the host. Of awake blocks, every warp of a busy
- * one polls its own batch; in an idle one only warp 0 polls, with a backoff. In a busy block of a gateway, all warps poll once, then only
- * warp 0, unless inlined headers are expected: read requests limit the rate of long ESP packets (docs/design/gpu.md, "What bounds it").
- * If the tile comes later, the other warps read their batches one PCIe round trip after warp 0. */
-#define BUSY_POLLS 100 /* polls without a tile, about 1 us each, before a block backs off */
+ * one polls its own batch; in an idle one only the one with the first batch, with a backoff. In a busy block of a gateway, all free warps poll once, then only
+ * that one, unless inlined headers are expected: read requests limit the rate of long ESP packets (docs/design/gpu.md, "What bounds it").
+ * If the tile comes later, the other warps read their batches one PCIe round trip after it. While others process batches, it polls rarely. */
+#define BUSY_POLLS 100 /* polls without a tile, about 1 us each, before a block, or a free warp of a gateway, backs off */
 #define BACKOFF_NS 2000
+#define RARE_POLLS 16 /* a warp polls in one of so many rounds of CLAIM_NS while others of the block process batches */
+#define CLAIM_NS 400 /* between a warp's looks at the newest tile in shared memory */
 #define ASLEEP_NS 500
 #define WATCH_NS 500
 
@@ -52,7 +44,8 @@ DEVICE struct poll_hint poll_hint_of(uint32_t tile_header)
 
 /* Poll result of one warp. */
 struct poll_result {
-	int ready; /* the warp's batch has arrived: w is valid */
+	int ready; /* the warp's batch has arrived: w and header are valid */
+	uint32_t header; /* tile header */
 	uint32_t lanes; /* that read descriptors */
 	struct desc_word w;
 	int headers_loaded; /* inlined headers are in the scratch, with snapshot s */
@@ -68,14 +61,15 @@ struct polled_words {
 
 DEVICE struct polled_words poll_words(const struct mailbox *m) { return (struct polled_words){load32(m->tables.generation), load32(m->awake)}; }
 
+#define NO_RESULT(lanes) ((struct poll_result){0, 0, lanes, {0, 0}, 0, {0, 0, 0}, 0})
+
 /* Polls once for a batch of a tile and, unless headers is 0, for its inlined headers in that
  * format. Table words are prefetched meanwhile. *words are those of the previous poll, and are
  * updated. So the snapshot has the generation of the previous poll. An older snapshot is safe: the tables are loaded after
  * that generation, and the host refuses completions of a generation that is no longer the current one. */
-DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t number,
+DEVICE void poll_batch(const struct mailbox *m, struct warp_scratch *scratch, uint8_t *slot, uint32_t number, uint32_t batch_index,
 		       uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
-	uint32_t batch_index = warp_id();
 	struct polled_words later = poll_words(m);
 	struct header_segments h;
 	struct prefetch p;
@@ -89,77 +83,49 @@ DEVICE void poll_batch(const struct mailbox *m, struct shared *sh, uint8_t *slot
 	uint32_t accepted = accept_descriptors(v, number, &poll->lanes, &poll->w);
 	if (!accepted)
 		return;
-	uint32_t tile_header = HALF_BATCHES ? accepted : __shfl_sync(FULL_MASK, poll->w.high, 0);
+	poll->header = HALF_BATCHES ? accepted : __shfl_sync(FULL_MASK, poll->w.high, 0);
 	poll->ready = 1;
-	if (batch_index == 0 && lane_id() == 0)
-		sh->tile_header[number % 2] = tile_header;
-	if (!headers || !(tile_header & headers))
+	if (!headers || !(poll->header & headers))
 		return;
-	struct tile tile = tile_of(m, slot, number, tile_header);
-	if (inline_headers_match(&h, headers, number, has_packet(&tile, batch_index))) {
-		fill_hot_entries(&sh->scratch[batch_index], &p);
-		fill_inline_headers(&sh->scratch[batch_index], &h, headers);
+	struct tile tile = tile_of(m, slot, number, poll->header, batch_index);
+	if (inline_headers_match(&h, headers, number, has_packet(&tile))) {
+		fill_hot_entries(scratch, &p);
+		fill_inline_headers(scratch, &h, headers);
 		__syncwarp();
 		poll->headers_loaded = 1;
 		poll->s = p.s;
 	}
 }
 
-/* Polls once for this warp's batch, and completes it if its headers are inlined. */
-DEVICE void poll_once(const struct mailbox *m, struct shared *sh, uint8_t *slot, uint32_t number,
+/* Polls once for a batch of a tile, as poll_batch. */
+DEVICE void poll_once(const struct mailbox *m, struct warp_scratch *scratch, uint8_t *slot, uint32_t number, uint32_t batch_index,
 		      uint32_t headers, struct polled_words *words, struct poll_result *poll)
 {
-	uint32_t batch_index = warp_id();
-
 	if (headers == INLINE_SHORT_HEADERS) /* one instance per format, each with its own registers */
-		poll_batch(m, sh, slot, number, INLINE_SHORT_HEADERS, words, poll);
+		poll_batch(m, scratch, slot, number, batch_index, INLINE_SHORT_HEADERS, words, poll);
 	else if (headers == INLINE_HEADERS)
-		poll_batch(m, sh, slot, number, INLINE_HEADERS, words, poll);
+		poll_batch(m, scratch, slot, number, batch_index, INLINE_HEADERS, words, poll);
 	else
-		poll_batch(m, sh, slot, number, 0, words, poll);
-	if (poll->headers_loaded) {
-		struct tile tile = tile_of(m, slot, number, __shfl_sync(FULL_MASK, poll->w.high, 0));
-		poll->completed = complete_inline(m, &tile, &sh->scratch[batch_index], poll->s, batch_index, poll->w, has_packet(&tile, batch_index));
-	}
+		poll_batch(m, scratch, slot, number, batch_index, 0, words, poll);
 }
 
-/* Waits for the tile with a number, or for the end of the kernel, which has the tile header STOP. Warps poll at
- * the same time, so that none starts a poll later than the others. Warp 0 polls until the tile comes, the others only in the first
- * polls_of_all rounds (at most BUSY_POLLS). */
-DEVICE struct poll_result wait_for_tile(const struct mailbox *m, struct shared *sh, uint8_t *slot,
-					uint32_t number, struct poll_hint hint, uint32_t polls_of_all)
+/* Completes the batch that a poll has found, if its inlined headers are in the scratch. */
+DEVICE void complete_polled(const struct mailbox *m, struct warp_scratch *scratch, uint8_t *slot, uint32_t number, uint32_t batch_index, struct poll_result *poll)
 {
-	struct poll_result poll = {0, hint.lanes, {0, 0}, 0, {0, 0, 0}, 0};
-	uint32_t warp = warp_id();
-	struct polled_words words = poll_words(m);
-
-	for (uint32_t polls = 0;; polls++) {
-		int asleep = blockIdx.x >= words.awake, busy = polls < BUSY_POLLS;
-		if (words.awake == STOP) {
-			if (threadIdx.x == 0)
-				sh->tile_header[number % 2] = STOP;
-			poll.ready = 1;
-		} else if (asleep) {
-			words = poll_words(m);
-			polls = 0;
-		} else if (!poll.ready && (warp == 0 || (polls < polls_of_all && warp < hint.batches))) {
-			poll_once(m, sh, slot, number, busy && warp < INLINE_BATCHES ? hint.headers : 0, &words, &poll);
-		}
-		if (__syncthreads_or(warp == 0 && poll.ready))
-			return poll;
-		if (asleep || !busy)
-			__nanosleep(asleep ? ASLEEP_NS : BACKOFF_NS);
+	if (poll->headers_loaded) {
+		struct tile tile = tile_of(m, slot, number, poll->header, batch_index);
+		poll->completed = complete_inline(m, &tile, scratch, poll->s, poll->w, has_packet(&tile));
 	}
 }
 
 /* Orders a lane's stores of results and frames before the store of done by lane 0, as seen by the
  * host, and stores it. */
-DEVICE void report_batch(const struct tile *tile, uint32_t batch_index)
+DEVICE void report_batch(const struct tile *tile)
 {
 	fence_acq_rel_sys();
 	__syncwarp();
 	if (lane_id() == 0)
-		host_store32((uint32_t *)tile->slot + batch_index, tile->number);
+		host_store32((uint32_t *)tile->slot + tile->batch, tile->number);
 }
 
 #endif

@@ -129,21 +129,21 @@ DEVICE_CALL struct seq_candidate find_tunnel_sa(const uint64_t *policies, const 
 }
 
 /* Stores the result of a packet that the host seals, and the sequence number that the device has taken for it. */
-DEVICE void store_host_seals(const struct mailbox *m, const struct tile *tile, uint32_t batch, uint32_t key, uint64_t seq)
+DEVICE void store_host_seals(const struct mailbox *m, const struct tile *tile, uint32_t key, uint64_t seq)
 {
 	struct result r = {key, 0, RESULT_HOST_SEALS};
 
-	report_seq(m, tile, batch, seq);
-	store_result(m, tile, batch, r);
+	report_seq(m, tile, seq);
+	store_result(m, tile, r);
 }
 
 /* Returns the context of a lane whose packet is to be sealed with a sequence number that the device assigns, and moves w to the frame to
  * transmit. JOB_NONE: the lane has no packet, or it is the host's, and the result is stored. */
 DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct warp_scratch *scratch,
-				     struct block_lock *block, uint32_t batch, struct desc_word *w, uint32_t flags)
+				     struct block_lock *block, struct desc_word *w, uint32_t flags)
 {
 	struct ticket_lock lock = {now_serving_of(ipsec, flags), released_of(m, flags), __shfl_sync(FULL_MASK, w->high, DESC_LINE_LANES), batch_count(flags)};
-	int received = has_packet(tile, batch);
+	int received = has_packet(tile);
 	int mine = received && may_classify(*w) && !may_be_partial(&m->tables, (w->high >> 16) % MAX_PORTS);
 	struct desc_word frame = *w;
 	struct seq_candidate n = {{0, 0, 0, 0, 0, JOB_NONE}, {0, 0, RESULT_HOST}, NO_SA, 0, 0};
@@ -159,11 +159,11 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	 * saturated GPU unless the lock bounded it. So the host decides for each tile: LOCK_EARLY (releasesEarly in seq_assign.go). */
 	int early = __all_sync(FULL_MASK, !received || (frame.high & 0xffff) <= HEAD_SEGMENTS * SEGMENT);
 	int takes = n.key != NO_SA && s.place == 0;
-	struct lock_release release = release_of(&lock, tile, batch, to_host ? HOST_HOLDS : 0, early);
+	struct lock_release release = release_of(&lock, tile, to_host ? HOST_HOLDS : 0, early);
 	uint64_t *next = &ipsec->seqs[n.key].next;
 
-	uint32_t state = acquire_lock(&lock, block, tile, batch);
-	uint64_t first = take_and_release(&lock, block, batch, release, state, next, s.count, takes && !state);
+	uint32_t state = acquire_lock(&lock, block, tile);
+	uint64_t first = take_and_release(&lock, block, tile, release, state, next, s.count, takes && !state);
 	if (state)
 		n.key = NO_SA;
 	uint64_t seq = shuffle64(first, s.leader) + s.place;
@@ -171,12 +171,12 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	if (!assigned || (n.job.flags & JOB_KIND) != JOB_SEAL) {
 		n.job.flags = JOB_NONE;
 		if (assigned)
-			store_host_seals(m, tile, batch, n.key, seq);
+			store_host_seals(m, tile, n.key, seq);
 		else if (received)
-			store_result(m, tile, batch, n.result);
+			store_result(m, tile, n.result);
 		return esp_lane_of(n.job, *w);
 	}
-	report_sa(m, tile, batch, n.key, n.result.len | (n.last - seq < SEQS_LOW ? REPORT_SEQS_LOW : 0));
+	report_sa(m, tile, n.key, n.result.len | (n.last - seq < SEQS_LOW ? REPORT_SEQS_LOW : 0));
 	n.job.seq_high = (uint32_t)seq; /* as set_job_seq does */
 	n.job.ip_len = (uint16_t)(seq >> 32);
 	w->low = n.addr;
@@ -187,12 +187,12 @@ DEVICE struct esp_lane assigned_lane(const struct mailbox *m, const struct tile 
 	return c;
 }
 
-DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uint32_t batch)
+DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile)
 {
 	struct job j = {0, 0, 0, 0, 0, JOB_NONE};
 
-	if (has_packet(tile, batch)) {
-		struct words4 w = host_load128((const struct job *)(tile->slot + m->jobs) + packet_index(tile, batch));
+	if (has_packet(tile)) {
+		struct words4 w = host_load128((const struct job *)(tile->slot + m->jobs) + packet_index(tile));
 		j = (struct job){w.w[0], w.w[1], (uint16_t)w.w[2], (uint16_t)(w.w[2] >> 16), (uint16_t)w.w[3], (uint16_t)(w.w[3] >> 16)};
 	}
 	return j;
@@ -202,12 +202,12 @@ DEVICE struct job load_job(const struct mailbox *m, const struct tile *tile, uin
 DEVICE struct seq_request request_of(struct job j) { return (struct seq_request){j.key, j.seq_high, j.esp, j.bytes, j.ip_len, j.flags}; }
 
 /* Serves the requests of a batch. */
-DEVICE void serve_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, uint32_t batch, struct desc_word w)
+DEVICE void serve_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec, struct desc_word w)
 {
-	struct job j = load_job(m, tile, batch);
+	struct job j = load_job(m, tile);
 
-	if (has_packet(tile, batch))
-		host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch), serve_request(ipsec, request_of(j), w));
+	if (has_packet(tile))
+		host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile), serve_request(ipsec, request_of(j), w));
 }
 
 #endif

@@ -63,9 +63,9 @@ DEVICE uint32_t wait_for_ticket(const struct ticket_lock *lock)
 }
 
 /* Waits until the previous batch of the tile has released the lock. Returns the state in which it has passed it on. */
-DEVICE uint32_t wait_in_block(struct block_lock *block, const struct tile *tile, uint32_t batch)
+DEVICE uint32_t wait_in_block(struct block_lock *block, const struct tile *tile)
 {
-	uint32_t v, wanted = in_register(serving_of(tile, batch));
+	uint32_t v, wanted = in_register(serving_of(tile, tile->batch));
 
 	do
 		v = load_shared32(&block->serving);
@@ -82,22 +82,22 @@ struct lock_release {
 
 /* Prepares the release of the lock by a batch. state is HOST_HOLDS if the host holds the lock afterwards, else 0. The lock passes before the
  * additions return if early is set, or if the tile has LOCK_EARLY. */
-DEVICE struct lock_release release_of(const struct ticket_lock *lock, const struct tile *tile, uint32_t batch, uint32_t state, int early)
+DEVICE struct lock_release release_of(const struct ticket_lock *lock, const struct tile *tile, uint32_t state, int early)
 {
-	int last = batch + 1 == lock->batches;
+	int last = tile->batch + 1u == lock->batches;
 	early = early || lock->first & LOCK_EARLY;
-	uint32_t word = last ? (lock->first % TICKETS + batch) << 1 : serving_of(tile, batch + 1);
+	uint32_t word = last ? (lock->first % TICKETS + tile->batch) << 1 : serving_of(tile, tile->batch + 1u);
 
 	return (struct lock_release){(int)in_register((uint32_t)last), (int)in_register(early && !last && lane_id() == 0), in_register(word | state)};
 }
 
 /* Acquires the lock for a batch. All lanes call it. Returns its state: unless that is 0, all packets of the batch are the host's. */
-DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, struct block_lock *block, const struct tile *tile, uint32_t batch)
+DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, struct block_lock *block, const struct tile *tile)
 {
 	uint32_t state = 0;
 
-	if (lane_id() == 0 && batch > 0) {
-		state = wait_in_block(block, tile, batch);
+	if (lane_id() == 0 && tile->batch > 0) {
+		state = wait_in_block(block, tile);
 	} else if (lane_id() == 0) {
 		state = wait_for_ticket(lock);
 	}
@@ -111,7 +111,7 @@ DEVICE uint32_t acquire_lock(const struct ticket_lock *lock, struct block_lock *
  * fence between them and the store: __syncwarp keeps their order in the program, and the additions of a multiprocessor arrive at the L2
  * cache in the order of issue (observed, not documented; over NVLink, too: TestGPUNumbersPacketsOfManyWorkers). If they did not, neighboring batches would swap numbers, but never share
  * them. Another block gets the lock when all additions of the tile have returned. */
-DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lock *block, uint32_t batch, struct lock_release release, uint32_t state,
+DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lock *block, const struct tile *tile, struct lock_release release, uint32_t state,
 				 uint64_t *next, uint32_t count, int take)
 {
 	uint64_t first = 0;
@@ -129,12 +129,12 @@ DEVICE uint64_t take_and_release(const struct ticket_lock *lock, struct block_lo
 	if (lane_id() != 0)
 		return first;
 	if (!release.last) {
-		or_shared32(&block->returned, returned << batch);
+		or_shared32(&block->returned, returned << tile->batch);
 		if (!release.passes)
 			store_shared32(&block->serving, release.word | state);
 		return first;
 	}
-	while (load_shared32(&block->returned) != (1u << batch) - 1)
+	while (load_shared32(&block->returned) != (1u << tile->batch) - 1)
 		;
 	store_shared32(&block->returned, 0);
 	if (!(state & LOCK_TIMEOUT))

@@ -264,16 +264,16 @@ DEVICE void store_headers(const struct tile *tile, struct warp_scratch *scratch,
 /* The number of a lane's packet in its batch. Lanes 0, 8, 16 and 24 have none. */
 DEVICE uint32_t place_in_batch(void) { return lane_id() / DESC_LINE_LANES * DESC_LINE_FRAMES + lane_id() % DESC_LINE_LANES - 1; }
 
-DEVICE uint32_t packet_index(const struct tile *tile, uint32_t batch_index) { return batch_index * tile->batch_packets + place_in_batch(); }
+DEVICE uint32_t packet_index(const struct tile *tile) { return tile->batch * tile->batch_packets + place_in_batch(); }
 
-DEVICE int has_packet(const struct tile *tile, uint32_t batch_index)
+DEVICE int has_packet(const struct tile *tile)
 {
-	return lane_id() % DESC_LINE_LANES != 0 && place_in_batch() < tile->batch_packets && packet_index(tile, batch_index) < tile->packets;
+	return lane_id() % DESC_LINE_LANES != 0 && place_in_batch() < tile->batch_packets && packet_index(tile) < tile->packets;
 }
 
-DEVICE void store_result(const struct mailbox *m, const struct tile *tile, uint32_t batch_index, struct result r)
+DEVICE void store_result(const struct mailbox *m, const struct tile *tile, struct result r)
 {
-	host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile, batch_index), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
+	host_store64((uint64_t *)(tile->slot + m->results) + packet_index(tile), r.addr | (uint64_t)r.len << 32 | (uint64_t)r.verdict << 48);
 }
 
 /* Decides on the active packets of a batch, whose headers are in the scratch, and writes results
@@ -281,7 +281,7 @@ DEVICE void store_result(const struct mailbox *m, const struct tile *tile, uint3
  * are overwritten before the batch is reported as done. If a retry does not forward a packet that an
  * earlier attempt has forwarded, the store restores the original bytes, which decide has copied. */
 DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, struct warp_scratch *scratch,
-			  struct snapshot s, uint32_t batch_index, struct desc_word w, uint8_t *frame, int active,
+			  struct snapshot s, struct desc_word w, uint8_t *frame, int active,
 			  enum frame_access access)
 {
 	uint32_t lane = lane_id();
@@ -295,7 +295,7 @@ DEVICE void process_batch(const struct mailbox *m, const struct tile *tile, stru
 		struct change change = {0, 0};
 		if (active) {
 			d = decide(&t, s, f, frame, header_row(scratch, lane), rewritten_row(scratch, lane));
-			store_result(m, tile, batch_index, d.result);
+			store_result(m, tile, d.result);
 			int forwarded = d.result.verdict >> 12 == ACTION_FORWARD, tagged = ADD_TAGS && forwarded && d.result.addr != w.low;
 			written |= forwarded;
 			if (written)

@@ -22,7 +22,6 @@ static struct staging staging;
 static struct warp_scratch scratch;
 static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 static struct tile tile;
-static uint32_t batch;
 static uint32_t flags, last_header; /* of the tile, and of the tile before */
 static struct block_lock block_lock;
 static uint8_t reads[SEGMENTS]; /* of each segment of the UMEM, for the current tile */
@@ -60,23 +59,23 @@ static void lane(void)
 	struct desc_word w;
 	uint32_t lanes = descriptor_lanes(last_header), header = 0;
 
-	for (int i = 0; i < 2 && !header; i++) /* as wait_for_tile: at first like the last tile */
-		header = accept_descriptors(load_descriptors(descriptors, batch, lanes), (uint32_t)descriptors[0], &lanes, &w);
-	uint64_t word = descriptors[batch * WARP_SIZE + running];
-	if (has_packet(&tile, batch) && (w.low != (uint32_t)word || w.high != word >> 32)) {
+	for (int i = 0; i < 2 && !header; i++) /* as wait_for_batch: at first like the last tile */
+		header = accept_descriptors(load_descriptors(descriptors, tile.batch, lanes), (uint32_t)descriptors[0], &lanes, &w);
+	uint64_t word = descriptors[tile.batch * WARP_SIZE + running];
+	if (has_packet(&tile) && (w.low != (uint32_t)word || w.high != word >> 32)) {
 		fprintf(stderr, "gateway: lane %u has accepted a descriptor of tile %u that it has not read\n", running, (uint32_t)descriptors[0]);
 		exit(1);
 	}
 	if (header % TILE_PACKETS != tile.packets || lanes != descriptor_lanes(flags)) {
-		fprintf(stderr, "gateway: %u lanes have read the header of batch %u: %#x, want %#x\n", lanes, batch, header, flags);
+		fprintf(stderr, "gateway: %u lanes have read the header of batch %u: %#x, want %#x\n", lanes, tile.batch, header, flags);
 		exit(1);
 	}
 	if ((flags & (SEQ | CLASSIFY | HAS_JOBS)) == SEQ_REQUESTS) /* as in gateway.cu */
-		serve_batch(&mailbox, &tile, &ipsec_tables, batch, w);
+		serve_batch(&mailbox, &tile, &ipsec_tables, w);
 	else if (flags & CLASSIFY && !(flags & (FIND_SAS | SEQ)))
-		classify_batch(&mailbox, &tile, &ipsec_tables, &scratch, batch, w, (flags & CLAMP_MSS) != 0);
+		classify_batch(&mailbox, &tile, &ipsec_tables, &scratch, w, (flags & CLAMP_MSS) != 0);
 	else
-		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_lock, batch, w, flags);
+		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_lock, w, flags);
 	end_lane();
 }
 
@@ -87,7 +86,7 @@ static int keeps_keys(void)
 	const struct job *jobs = (const void *)(tile.slot + mailbox.jobs);
 	static const uint8_t zeros[SEGMENT];
 
-	for (uint32_t i = batch * tile.batch_packets; i < tile.packets && i < (batch + 1) * tile.batch_packets; i++) {
+	for (uint32_t i = tile.batch * tile.batch_packets; i < tile.packets && i < (tile.batch + 1u) * tile.batch_packets; i++) {
 		const struct job *j = &jobs[i];
 		if (job_kind(j) < JOB_SEAL)
 			continue;
@@ -104,13 +103,13 @@ static void work_on(uint32_t header)
 {
 	static uint32_t seq;
 
-	tile = tile_of(&mailbox, base, ++seq, header);
+	tile = tile_of(&mailbox, base, ++seq, header, 0);
 	flags = header;
 	memset(reads, 0, sizeof reads);
-	for (batch = 0; batch < batch_count(header); batch++) {
+	for (; tile.batch < batch_count(header); tile.batch++) {
 		memset(staging.words, 0xa5, 4 * staging.size);
 		run_lanes(lane);
-		if (batch + 1 == batch_count(header) && block_lock.returned) {
+		if (tile.batch + 1u == batch_count(header) && block_lock.returned) {
 			fprintf(stderr, "gateway: behind a tile, additions of batches %#x are still recorded\n", block_lock.returned);
 			exit(1);
 		}

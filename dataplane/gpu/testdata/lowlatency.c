@@ -26,8 +26,8 @@ static void lane(void)
 		exit(1);
 	}
 	uint32_t header = __shfl_sync(FULL_MASK, w.high, 0), format = header & (INLINE_HEADERS | INLINE_SHORT_HEADERS), completed = 0;
-	struct tile tile = tile_of(&mailbox, slot, seq, header);
-	int active = has_packet(&tile, batch), in_segments = __all_sync(FULL_MASK, !active || readable_in_segments(&tile, w.low));
+	struct tile tile = tile_of(&mailbox, slot, seq, header, batch);
+	int active = has_packet(&tile), in_segments = __all_sync(FULL_MASK, !active || readable_in_segments(&tile, w.low));
 	byte_accesses = 0;
 	if (format) {
 		struct prefetch p = prefetch_tables(&mailbox.tables, load32(mailbox.tables.generation));
@@ -36,12 +36,12 @@ static void lane(void)
 			fill_hot_entries(&scratch, &p);
 			fill_inline_headers(&scratch, &h, format);
 			__syncwarp();
-			completed = complete_inline(&mailbox, &tile, &scratch, p.s, batch, w, active);
+			completed = complete_inline(&mailbox, &tile, &scratch, p.s, w, active);
 		}
 	}
 	if (!completed) {
 		struct snapshot s = load_headers(&mailbox, &tile, &scratch, w, active);
-		process_batch(&mailbox, &tile, &scratch, s, batch, w, tile.umem + w.low, active, ACCESS_128);
+		process_batch(&mailbox, &tile, &scratch, s, w, tile.umem + w.low, active, ACCESS_128);
 		if (running == 0)
 			host_store32((uint32_t *)slot + batch, seq);
 	}
