@@ -106,7 +106,7 @@ func addTileFlags(c *cobra.Command, o *testbed.Config) {
 	f.IntVar(&o.SecuredBatch, "batch-bytes", 0, "give a GPU's warps `N` bytes of ESP packets and keys at a time; 0 means the router's default")
 	f.IntVar(&o.Multiprocessors, "multiprocessors", 0, "use `N` multiprocessors of each GPU, rounded up to what its driver can divide; 0 means all")
 	f.IntVar(&o.SharedLimit, "shared-limit", 0, "use `BYTES` of shared memory per block, as a smaller GPU has (L4: 101376); 0 means all")
-	f.IntVar(&o.Warps, "warps", 0, "use `N` warps per block, up to the kernel's (10 with IPsec); 0 means the router's choice")
+	f.IntVar(&o.Warps, "warps", 0, "use `N` warps per block, up to the kernel's (8 with IPsec); 0 means the router's choice")
 }
 
 // checkTestbed checks these flags and sets defaults. Without a GPU engine there are no GPUs.

@@ -28,7 +28,7 @@ type workerMemory struct {
 const (
 	threads        = 512
 	forwardScratch = 4608
-	gatewayThreads = 320
+	gatewayThreads = 256
 	gatewayScratch = 5152
 	forwardHeader  = 16
 	gatewayHeader  = 64

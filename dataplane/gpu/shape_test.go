@@ -33,13 +33,13 @@ func TestShapesOfBoards(t *testing.T) {
 		board            limits
 		forward, gateway Shape
 	}{
-		{"H200", hopper, Shape{16, 73744, 0, 3, false}, Shape{10, 232352, 10704, 1, false}},
+		{"H200", hopper, Shape{16, 73744, 0, 3, false}, Shape{8, 232384, 14672, 1, false}},
 		{"A100", ampere, Shape{16, 73744, 0, 2, false}, Shape{8, 166848, 6480, 1, false}},
 		{"L4", ada, Shape{16, 73744, 0, 1, false}, Shape{6, 101376, 6272, 1, true}},
 		{"A10", board(101376, 1024, 1536, 16), Shape{16, 73744, 0, 1, false}, Shape{6, 101376, 6272, 1, true}},
 		{"T4", turing, Shape{14, 64528, 0, 1, false}, Shape{2, 65536, 11200, 1, true}},
-		{"just too small for the tables", board(129711, 1024, 1536, 24), Shape{16, 73744, 0, 1, false}, Shape{8, 129600, 6944, 1, true}},
-		{"just large enough", board(129712, 1024, 1536, 24), Shape{16, 73744, 0, 1, false}, Shape{5, 129712, 6032, 1, false}},
+		{"just too small for the tables", board(118527, 1024, 1536, 24), Shape{16, 73744, 0, 1, false}, Shape{7, 118512, 7088, 1, true}},
+		{"just large enough", board(118528, 1024, 1536, 24), Shape{16, 73744, 0, 1, false}, Shape{4, 118528, 6032, 1, false}},
 		{"smallest gateway", board(42080, 0, 1024, 16), Shape{9, 41488, 0, 1, false}, Shape{1, 42080, 4096, 1, true}},
 		{"48 KiB", board(49152, 0, 1024, 16), Shape{10, 46096, 0, 1, false}, Shape{1, 49152, 11168, 1, true}},
 		{"40 KiB", board(40960, 0, 1024, 16), Shape{8, 36880, 0, 1, false}, Shape{}},
@@ -120,7 +120,7 @@ func TestWarpsCanBeChosen(t *testing.T) {
 		board             limits
 		warps, want, each int
 	}{
-		{gatewayNeeds, hopper, 4, 4, 34512}, {gatewayNeeds, hopper, 20, 10, 10704}, {gatewayNeeds, ampere, 10, 10, 4160}, {gatewayNeeds, ada, 3, 2, 8640}, {gatewayNeeds, ada, 5, 5, 8544},
+		{gatewayNeeds, hopper, 4, 4, 34512}, {gatewayNeeds, hopper, 20, 8, 14672}, {gatewayNeeds, ampere, 10, 8, 6480}, {gatewayNeeds, ada, 3, 2, 8640}, {gatewayNeeds, ada, 5, 5, 8544},
 		{gatewayNeeds, ada, 0, 6, 6272}, {forwardNeeds, hopper, 3, 3, 0},
 	} {
 		if s, err := tt.needs.withWarps(tt.warps).shape(tt.board); err != nil || s.Warps != tt.want || s.Staging != tt.each {

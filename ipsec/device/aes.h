@@ -12,6 +12,14 @@
 
 #define AES_COPIES (ON_DEVICE ? 32 : 1)
 
+#if ON_DEVICE
+#define AES_ISSUE(x)                                                                                                                                     \
+	asm("" : "+r"(x[0][0]), "+r"(x[0][1]), "+r"(x[0][2]), "+r"(x[0][3]), "+r"(x[1][0]), "+r"(x[1][1]), "+r"(x[1][2]), "+r"(x[1][3]), \
+	    "+r"(x[2][0]), "+r"(x[2][1]), "+r"(x[2][2]), "+r"(x[2][3]), "+r"(x[3][0]), "+r"(x[3][1]), "+r"(x[3][2]), "+r"(x[3][3]))
+#else
+#define AES_ISSUE(x)
+#endif
+
 /* Words of the tables with all copies: 32, 32 and 8 KiB on a device. */
 #define AES_ENCRYPT_WORDS (256 * AES_COPIES)
 #define AES_DECRYPT_WORDS (256 * AES_COPIES)
@@ -109,34 +117,53 @@ DEVICE uint32_t aes_lookup(const uint32_t *table, uint32_t word, uint32_t byte)
 	return table[(uint64_t)byte_of(word, byte) * AES_COPIES];
 }
 
-/* Encrypts a block with the round keys at key. */
-DEVICE void aes_encrypt(const struct aes_tables *t, const struct esp_segment *key, uint32_t rounds, uint32_t b[4])
+/* A lookup per byte: the one of byte i of a block is at [i / 4][i % 4]. */
+struct aes_lookups {
+	uint32_t w[4][4];
+};
+
+/* Looks up the bytes of a round: for byte j of column i, that of column i + j (ShiftRows), or i - j for the inverse.
+ *
+ * The lookups do not depend on each other, and a device executes them at once if the compiler issues all of them before it uses the first. In a
+ * kernel that needs all its registers it would not: AES_ISSUE forbids a use in front of it. */
+DEVICE struct aes_lookups aes_look_up(const uint32_t *table, const uint32_t s[4], uint32_t step)
 {
-	const uint32_t *table = t->encrypt;
-	struct esp_segment k = *key; /* one 16-byte load */
-	uint32_t s[4], n[4];
+	struct aes_lookups x;
 
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
-		s[i] = b[i] ^ k.w[i];
-	PRAGMA_UNROLL_1
-	for (uint32_t round = 1; round < rounds; round++) {
-		k = *++key;
 		PRAGMA_UNROLL
-		for (uint32_t i = 0; i < 4; i++)
-			n[i] = k.w[i] ^ aes_lookup(table, s[i], 0) ^ rotate_left(aes_lookup(table, s[(i + 1) % 4], 1), 8) ^
-			       rotate_left(aes_lookup(table, s[(i + 2) % 4], 2), 16) ^ rotate_left(aes_lookup(table, s[(i + 3) % 4], 3), 24);
-		PRAGMA_UNROLL
-		for (uint32_t i = 0; i < 4; i++)
-			s[i] = n[i];
-	}
-	k = *++key;
+		for (uint32_t j = 0; j < 4; j++)
+			x.w[i][j] = aes_lookup(table, s[(i + step * j) % 4], j);
+	AES_ISSUE(x.w);
+	return x;
+}
+
+/* A column of the state after a round. */
+DEVICE uint32_t aes_mix(const uint32_t x[4], uint32_t key) { return key ^ x[0] ^ rotate_left(x[1], 8) ^ rotate_left(x[2], 16) ^ rotate_left(x[3], 24); }
+
+/* Encrypts a block with the round keys at key. */
+DEVICE void aes_encrypt(const struct aes_tables *t, const struct esp_segment *key, uint32_t rounds, uint32_t b[4])
+{
+	struct esp_segment k = *key; /* one 16-byte load */
+	struct aes_lookups x;
+
 	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < 4; i++) { /* byte 1 of a table word is the plain S-box */
-		uint32_t low = __byte_perm(aes_lookup(table, s[i], 0), aes_lookup(table, s[(i + 1) % 4], 1), 0x0051);
-		uint32_t high = __byte_perm(aes_lookup(table, s[(i + 2) % 4], 2), aes_lookup(table, s[(i + 3) % 4], 3), 0x0051);
-		b[i] = k.w[i] ^ __byte_perm(low, high, 0x5410);
+	for (uint32_t i = 0; i < 4; i++)
+		b[i] ^= k.w[i];
+	PRAGMA_UNROLL_1
+	for (;;) {
+		k = *++key;
+		x = aes_look_up(t->encrypt, b, 1);
+		if (--rounds == 0)
+			break;
+		PRAGMA_UNROLL
+		for (uint32_t i = 0; i < 4; i++)
+			b[i] = aes_mix(x.w[i], k.w[i]);
 	}
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 4; i++) /* byte 1 of a table word is the plain S-box */
+		b[i] = k.w[i] ^ __byte_perm(__byte_perm(x.w[i][0], x.w[i][1], 0x0051), __byte_perm(x.w[i][2], x.w[i][3], 0x0051), 0x5410);
 }
 
 DEVICE uint32_t aes_inverse_lookup(const uint32_t *table, uint32_t word, uint32_t byte)
@@ -151,7 +178,7 @@ DEVICE uint32_t aes_inverse_lookup(const uint32_t *table, uint32_t word, uint32_
 DEVICE void aes_decrypt(const struct aes_tables *t, const struct esp_segment *key, uint32_t rounds, uint32_t b[4])
 {
 	struct esp_segment k = *key; /* one 16-byte load */
-	uint32_t s[4], n[4];
+	uint32_t s[4];
 
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
@@ -159,13 +186,10 @@ DEVICE void aes_decrypt(const struct aes_tables *t, const struct esp_segment *ke
 	PRAGMA_UNROLL_1
 	for (uint32_t round = 1; round < rounds; round++) {
 		k = *++key;
+		struct aes_lookups x = aes_look_up(t->decrypt, s, 3);
 		PRAGMA_UNROLL
 		for (uint32_t i = 0; i < 4; i++)
-			n[i] = k.w[i] ^ aes_lookup(t->decrypt, s[i], 0) ^ rotate_left(aes_lookup(t->decrypt, s[(i + 3) % 4], 1), 8) ^
-			       rotate_left(aes_lookup(t->decrypt, s[(i + 2) % 4], 2), 16) ^ rotate_left(aes_lookup(t->decrypt, s[(i + 1) % 4], 3), 24);
-		PRAGMA_UNROLL
-		for (uint32_t i = 0; i < 4; i++)
-			s[i] = n[i];
+			s[i] = aes_mix(x.w[i], k.w[i]);
 	}
 	k = *++key;
 	PRAGMA_UNROLL

@@ -24,6 +24,7 @@ DEVICE void gcm_lane(const struct esp_key *k, const struct aes_tables *t, const 
 	uint32_t *text = esp_text(p, k);
 	const uint32_t iv[2] = {esp_iv(p, 0), esp_iv(p, 1)};
 	const uint32_t salt = k->salt, rounds = k->rounds, n = 1 + esp_blocks(p);
+	const struct esp_segment *powers = esp_powers(k);
 
 	PRAGMA_UNROLL
 	for (uint32_t i = 0; i < 4; i++)
@@ -49,7 +50,7 @@ DEVICE void gcm_lane(const struct esp_key *k, const struct aes_tables *t, const 
 			esp_trim_block(p, block - 1, in);
 			ghash_add(sum, in);
 		}
-		ghash_multiply(sum, esp_powers(k) + min32(lanes, n - block) - 1);
+		ghash_multiply(sum, powers + min32(lanes, n - block) - 1);
 	}
 }
 

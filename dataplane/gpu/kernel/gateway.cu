@@ -2,7 +2,6 @@
  * blocks are smaller, because one takes most of a multiprocessor's shared memory. */
 #define CHECK_REVERSE_PATH 0
 #define ADD_TAGS 0
-#define FEW_REGISTERS
 #define HALF_BATCHES 1
 #define ROW_WORDS 33 /* a head and a word more: heads.h */
 

@@ -112,7 +112,7 @@
 
 /* Launch shape. */
 #define FORWARD_THREADS 512 /* maximum per block */
-#define GATEWAY_THREADS 320
+#define GATEWAY_THREADS 256
 #define FORWARD_HEADER 16 /* bytes of shared memory: per block, */
 #define FORWARD_SCRATCH 4608 /* per warp, */
 #define GATEWAY_HEADER 64 /* of a gateway: per block, */

@@ -49,18 +49,7 @@ DEVICE int __syncthreads_or(int p)
 DEVICE void __nanosleep(uint32_t ns) { asm volatile("nanosleep.u32 %0;" :: "r"(ns)); }
 #endif
 
-/* FEW_REGISTERS makes lane_id read %tid.x at each use. Otherwise the compiler computes values that depend on it at the start of the kernel,
- * and spills them to local memory, for which the L1 cache is too small. */
-#ifdef FEW_REGISTERS
-DEVICE uint32_t lane_id(void)
-{
-	uint32_t lane;
-	asm volatile("mov.u32 %0, %%tid.x; and.b32 %0, %0, 31;" : "=r"(lane));
-	return lane;
-}
-#else
 DEVICE uint32_t lane_id(void) { return threadIdx.x % WARP_SIZE; }
-#endif
 DEVICE uint32_t warp_id(void) { return threadIdx.x / WARP_SIZE; }
 
 /* Host memory is accessed past all GPU caches, which are not coherent with the host. */
