@@ -131,11 +131,9 @@ func (e *Engine) place(f *flight) Placement {
 	}
 	want, least := e.tiling.tiles(f.chunk.N, f.bytes, e.ipsec != nil, len(e.inFlight) == 1, free)
 	request.n = want
-	for end := time.Duration(0); !e.takeSlots(f, request, least); {
-		if !e.waitsForSlots(f.chunk.Lane, least, &end) {
-			e.withdrawChoice(f)
-			return NoFreeSlot
-		}
+	if !e.awaitSlots(f, request, least) {
+		e.withdrawChoice(f)
+		return NoFreeSlot
 	}
 	e.slotsMissed = false
 	highest := 0

@@ -77,20 +77,36 @@ func (e *Engine) fewFree(lane uint8) bool {
 // workers become free every few microseconds. Meanwhile the worker serves no other lane.
 const slotWait = 50 * time.Microsecond
 
+// awaitSlots takes slots for a chunk that needs at least a number of them, and waits for them if there are too few. It reports whether it
+// has found them.
+func (e *Engine) awaitSlots(f *flight, request blockRequest, least int) bool {
+	found := e.takeSlots(f, request, least)
+	for end := time.Duration(0); !found && e.waitsForSlots(f, least, &end); {
+		found = e.takeSlots(f, request, least)
+	}
+	if e.chooser != nil && e.chooser.Waiting() {
+		e.chooser.EndWaitChosen(&f.choice, batch.Clock())
+	}
+	return found
+}
+
 // waitsForSlots reports whether Submit is to try again to take slots for a chunk that needs at least a number of them. Without them, the
 // CPU executes the chunk, and then those behind it. *end is the end of the wait, and 0 before the first call. After a wait in vain, the
-// GPU may be busy with something else: there is no second one until slots are found. If the engine chooses, the CPU executes the chunk
-// at once.
-func (e *Engine) waitsForSlots(lane uint8, least int, end *time.Duration) bool {
-	now := batch.Clock()
+// GPU may be busy with something else: there is no second one until slots are found. If the engine chooses, a worker whose usual engine
+// is the CPU does not wait.
+func (e *Engine) waitsForSlots(f *flight, least int, end *time.Duration) bool {
+	lane, now := f.chunk.Lane, batch.Clock()
 	switch {
 	case *end == 0:
-		if e.ipsec == nil || e.chooser != nil || e.slotsMissed || e.lanes[lane].plain || int(lane) != e.lastLane || least > e.available(lane) {
+		if e.ipsec == nil || e.slotsMissed || e.lanes[lane].plain || int(lane) != e.lastLane || least > e.available(lane) {
 			return false
 		}
 		*end = now + slotWait
 	case now >= *end:
 		e.slotsMissed = true
+		return false
+	}
+	if e.chooser != nil && !e.chooser.WaitChosen(&f.choice, now) {
 		return false
 	}
 	e.freeSlots()

@@ -44,14 +44,15 @@ func TestGatewayWaitsForSlots(t *testing.T) {
 }
 
 // TestSubmitWaitsForSlots: Ready has found a slot free, and another worker has taken it. The worker's own chunk frees one, unless the
-// CPU may execute the chunk.
+// CPU may execute the chunk. An engine that chooses waits if the GPU is the usual engine.
 func TestSubmitWaitsForSlots(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(e *Engine)
 		want   Placement
 	}{
 		"GPU":                  {func(*Engine) {}, ExecutedOnGPU},
-		"auto":                 {func(e *Engine) { e.chooser = overloaded(t) }, NoFreeSlot},
+		"auto, GPU":            {func(e *Engine) { e.chooser, e.traffic[0].class = overloaded(t), choice.HMAC }, ExecutedOnGPU},
+		"auto, CPU":            {func(e *Engine) { e.chooser, e.traffic[0].class = choice.New(), choice.HMAC }, NoFreeSlot},
 		"express":              {func(e *Engine) { e.lastLane = 1 }, NoFreeSlot},
 		"plain":                {func(e *Engine) { e.lanes[0].plain = true }, NoFreeSlot},
 		"few slots":            {func(e *Engine) { e.reserved[0] = 2 }, NoFreeSlot},
@@ -69,8 +70,9 @@ func TestSubmitWaitsForSlots(t *testing.T) {
 			}
 			others := r.e.pool.take(nil, blockRequest{n: 2})
 			c.change(r.e)
-			if f := r.submit(1, false); f.placement != c.want {
-				t.Errorf("%s, last pass %v: placement %d, want %d", name, last, f.placement, c.want)
+			f = r.submit(1, false)
+			if waiting := r.e.chooser != nil && r.e.chooser.Waiting(); f.placement != c.want || waiting {
+				t.Errorf("%s, last pass %v: placement %d, want %d; waits on: %v", name, last, f.placement, c.want, waiting)
 			}
 			if len(others) != 1 || last != (r.e.inFlight[0].pass == lastPass) {
 				t.Fatalf("%d slots were free, pass %d", len(others), r.e.inFlight[0].pass)
@@ -96,6 +98,18 @@ func TestWaitInVainIsNotRepeated(t *testing.T) {
 			r.finish(f, batch.Result{})
 		}
 		await(r.e, r.chunks[k])
+	}
+}
+
+// TestWaitInVainIsNoCostOfTheCPU: which executes the chunk. The chunk counts as submitted after the wait.
+func TestWaitInVainIsNoCostOfTheCPU(t *testing.T) {
+	r := newPassesRig(t, 1, 1)
+	r.e.pool.take(nil, blockRequest{n: 1})
+	r.e.chooser, r.e.traffic[0].class = overloaded(t), choice.HMAC
+	begin := batch.Clock()
+	f := r.submit(0, false)
+	if waited := f.choice.Submitted() - begin; f.placement != NoFreeSlot || f.choice.Engine != choice.CPU || waited < slotWait || !r.e.slotsMissed || r.e.chooser.Waiting() {
+		t.Errorf("placement %d, engine %d, submitted after %v, missed: %v, waits on: %v", f.placement, f.choice.Engine, waited, r.e.slotsMissed, r.e.chooser.Waiting())
 	}
 }
 
@@ -175,17 +189,19 @@ func TestPlainChunksDoNotWaitForSlots(t *testing.T) {
 	await(e, chunks[0])
 }
 
-// overloaded returns a chooser whose usual engine is the GPU, after full chunks that the CPU took long for.
+// overloaded returns a chooser whose usual engine is the GPU, after full chunks that the CPU took long for, too long to be explored.
 func overloaded(t *testing.T) *choice.Chooser {
 	t.Helper()
 	c, now := choice.New(), time.Second
 	for range 2000 {
 		w := choice.Work{Packets: 256, Bytes: 256 * 1408, Class: choice.HMAC, Full: true}
 		chosen := c.Choose(w, choice.Situation{Now: now, Idle: time.Second})
-		if now += time.Millisecond; chosen.Engine == choice.CPU {
+		if chosen.Engine == choice.CPU {
+			now += time.Millisecond
 			c.FinishCPU(&chosen, w.Class, now)
 			continue
 		}
+		now += 100 * time.Microsecond
 		c.Block(&chosen, 10*time.Microsecond)
 		c.FinishGPU(&chosen, w.Class, now-time.Microsecond, now, now)
 	}

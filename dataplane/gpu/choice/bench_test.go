@@ -35,6 +35,8 @@ func TestChoosingDoesNotAllocate(t *testing.T) {
 		if choice.Engine == CPU {
 			c.FinishCPU(&choice, Forward, now+10*time.Microsecond)
 		} else {
+			c.WaitChosen(&choice, now)
+			c.EndWaitChosen(&choice, now+time.Microsecond)
 			c.FinishGPU(&choice, Forward, 0, now+10*time.Microsecond, now+10*time.Microsecond)
 		}
 	}); n != 0 {

@@ -60,7 +60,7 @@ type Choice struct {
 	lane      uint8
 	full      bool
 	idle      time.Duration // of the worker so far
-	before    time.Duration // predicted end of the lane's earlier chunks
+	before    lane          // the lane without the chunk
 	onCPU     float64       // predicted nanoseconds
 	x         terms
 	submitted time.Duration
@@ -95,9 +95,8 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 	if choice.Engine == GPU {
 		l := &c.lanes[at.Lane]
 		c.traffic.large.abandon()
-		choice.predicted = onGPU
+		choice.predicted, choice.before = onGPU, *l
 		l.inFlight++
-		choice.before = l.done
 		l.done, l.longest = max(l.done, at.Now+time.Duration(onGPU)), onGPU
 	}
 	return choice
@@ -106,9 +105,22 @@ func (c *Chooser) Choose(w Work, at Situation) Choice {
 // Wait reports whether the worker waits for a GPU that has no free slot for a chunk of a lane: if the GPU is the usual
 // engine, and does not stand still. The first such call begins the wait.
 func (c *Chooser) Wait(lane uint8, now time.Duration) bool {
-	t := &c.traffic
-	if _, stalled := c.lanes[lane].earlier(now); t.usual == CPU || stalled > 0 {
+	if !c.waits(&c.lanes[lane], now) {
 		c.EndWait(now)
+		return false
+	}
+	return true
+}
+
+// WaitChosen is Wait for a chunk that was just chosen for the GPU. EndWaitChosen ends the wait.
+func (c *Chooser) WaitChosen(choice *Choice, now time.Duration) bool {
+	return c.waits(&choice.before, now)
+}
+
+// waits reports whether the worker waits for a GPU that has the chunks of a lane, and begins the wait.
+func (c *Chooser) waits(l *lane, now time.Duration) bool {
+	t := &c.traffic
+	if _, stalled := l.earlier(now); t.usual == CPU || stalled > 0 {
 		return false
 	}
 	if !t.waiting {
@@ -128,6 +140,20 @@ func (c *Chooser) EndWait(now time.Duration) {
 	}
 }
 
+// EndWaitChosen ends the wait for a slot for a chunk, if there was one: slots are free, or Refuse is next. The wait is no cost of the
+// chunk, which counts as submitted that much later.
+func (c *Chooser) EndWaitChosen(choice *Choice, now time.Duration) {
+	t, l := &c.traffic, &c.lanes[choice.lane]
+	if !t.waiting {
+		return
+	}
+	wait := now - t.waitingSince
+	c.EndWait(now)
+	t.waitedChosen += wait
+	choice.submitted += wait
+	l.done = max(l.done, choice.submitted+time.Duration(choice.predicted))
+}
+
 // MustWake reports whether a parked GPU is needed, for the load or for a chunk that was just chosen.
 func (c *Chooser) MustWake(choice *Choice) bool {
 	return choice.onCPU > wakeShare*float64(window) || c.Load.MustWake(choice.submitted)
@@ -135,9 +161,7 @@ func (c *Chooser) MustWake(choice *Choice) bool {
 
 // Refuse gives a chunk that was just chosen for the GPU to the CPU, as the GPU has no free slot.
 func (c *Chooser) Refuse(choice *Choice) {
-	l := &c.lanes[choice.lane]
-	l.inFlight--
-	l.done = choice.before
+	c.lanes[choice.lane] = choice.before
 	choice.Engine, choice.Reason, choice.predicted = CPU, GPUFull, choice.onCPU
 }
 

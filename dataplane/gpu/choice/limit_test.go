@@ -1,6 +1,7 @@
 package choice
 
 import (
+	"math"
 	"testing"
 	"time"
 )
@@ -76,6 +77,91 @@ func TestIdleTimeIsNoWait(t *testing.T) {
 		if c.traffic.saturated || c.traffic.limit.waited > 0 {
 			t.Fatalf("chunk %d: saturated %v, %+v", i, c.traffic.saturated, c.traffic.limit)
 		}
+	}
+}
+
+// TestWaitAfterTheChoiceCountsAsOneBeforeIt: it is a wait, and no cost of the chunk, of the worker or of its ports, whether the GPU then has a slot
+// for the chunk, or the CPU executes it.
+func TestWaitAfterTheChoiceCountsAsOneBeforeIt(t *testing.T) {
+	const wait = 60 * time.Microsecond
+	x := terms{1, 256, 256 * 1408, 0}
+	run := func(after, vain bool) (figures map[string]float64) {
+		c, now, idle := New(), time.Second, time.Duration(0)
+		for range 2000 {
+			if c.traffic.usual = GPU; !after {
+				c.Wait(0, now)
+				now, idle = now+wait, idle+wait
+			}
+			choice := c.Choose(Work{Packets: 256, Bytes: 256 * 1408, Class: HMAC, Full: true}, Situation{Now: now, Idle: idle, Behind: true})
+			if c.traffic.usual = GPU; after {
+				if !c.WaitChosen(&choice, now) {
+					t.Fatal("does not wait")
+				}
+				now += wait
+				c.EndWaitChosen(&choice, now)
+			}
+			if vain {
+				c.Refuse(&choice)
+				now += 20 * time.Microsecond
+				c.FinishCPU(&choice, HMAC, now)
+			} else {
+				now += 10 * time.Microsecond
+				c.Block(&choice, now-choice.Submitted())
+				now, idle = now+10*time.Microsecond, idle+10*time.Microsecond
+				c.FinishGPU(&choice, HMAC, now-time.Microsecond, now, now+5*time.Microsecond)
+				now += 5 * time.Microsecond
+			}
+			now += 5 * time.Microsecond // ports
+		}
+		return map[string]float64{
+			"CPU": c.engine[CPU][HMAC].cost(&x), "GPU": c.engine[GPU][HMAC].cost(&x), "host": c.host[HMAC].cost(&x), "ports": c.traffic.port.cost(&x),
+			"large chunks": c.traffic.large.factor[HMAC], "busy": c.traffic.busy, "load": c.Load.Share(now),
+			"windows with waits": c.traffic.limit.waited, "their time": c.traffic.limit.nanoseconds,
+		}
+	}
+	for _, vain := range []bool{false, true} {
+		after := run(true, vain)
+		for what, want := range run(false, vain) {
+			if got := after[what]; math.Abs(got-want) > 0.01*want {
+				t.Errorf("in vain %v: %s: %g, want %g", vain, what, got, want)
+			}
+		}
+	}
+}
+
+// TestChosenChunkDoesNotDelayItself: it waits for a slot on the conditions of earlier chunks of its lane, and if it is refused, the lane is as before.
+func TestChosenChunkDoesNotDelayItself(t *testing.T) {
+	c, now := New(), time.Second
+	choose := func(n int) Choice {
+		choice := c.Choose(work(n, AEAD), Situation{Now: now, Behind: true})
+		c.traffic.usual = GPU
+		return choice
+	}
+	choice := choose(1)
+	if c.traffic.usual = CPU; c.WaitChosen(&choice, now) || c.Waiting() {
+		t.Error("waits for the GPU while the CPU is the usual engine")
+	}
+	c.Refuse(&choice)
+	choice = choose(1)
+	for range 6 {
+		if !c.WaitChosen(&choice, now) {
+			t.Fatalf("does not wait for more than %v", now-choice.Submitted())
+		}
+		now += 10 * time.Microsecond
+	}
+	if c.EndWaitChosen(&choice, now); choice.Submitted() != now || c.Waiting() {
+		t.Errorf("counts as submitted %v before the end of the wait; waits on: %v", now-choice.Submitted(), c.Waiting())
+	}
+	if until, _ := c.lanes[0].earlier(now); time.Duration(until) != time.Duration(choice.predicted) {
+		t.Errorf("the lane's chunks end in %.0f ns, want %.0f", until, choice.predicted)
+	}
+	now += 100 * time.Millisecond // on the GPU
+	lane := c.lanes[0]
+	if choice = choose(256); c.WaitChosen(&choice, now) || c.Waiting() {
+		t.Error("waits for a GPU that stands still")
+	}
+	if c.Refuse(&choice); c.lanes[0] != lane || choice.Engine != CPU {
+		t.Errorf("refused: engine %d, lane %+v, before %+v", choice.Engine, c.lanes[0], lane)
 	}
 }
 

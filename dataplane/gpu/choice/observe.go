@@ -2,7 +2,7 @@ package choice
 
 import "time"
 
-// Submitted returns the time of the choice.
+// Submitted returns the time of the choice, or, if the worker then waited for a slot, one later by that wait.
 func (c *Choice) Submitted() time.Duration { return c.submitted }
 
 // FinishCPU learns from a chunk of a class that the CPU has finished now.

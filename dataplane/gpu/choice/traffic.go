@@ -24,6 +24,7 @@ type traffic struct {
 
 	// The current window.
 	begin, idle     time.Duration
+	waitedChosen    time.Duration       // for slots, after choices: idle, but not in the worker's idle time
 	chunks, count   float64             // chunks and their packets
 	lane            uint8               // the last one
 	inLane, full    float64             // packets of this lane, and of its full chunks
@@ -87,7 +88,7 @@ func (c *Chooser) count(w *Work, x *terms, at *Situation) {
 }
 
 func (t *traffic) restart(at *Situation) {
-	t.begin, t.idle, t.chunks, t.count, t.need = at.Now, at.Idle, 0, 0, [NumClasses]float64{}
+	t.begin, t.idle, t.waitedChosen, t.chunks, t.count, t.need = at.Now, at.Idle, 0, 0, 0, [NumClasses]float64{}
 	t.lane, t.inLane, t.full, t.waited = 0, 0, 0, 0
 	t.single, t.squares, t.size, t.queued, t.blocked, t.broken = 0, 0, 0, 0, 0, false
 }
@@ -102,7 +103,7 @@ func (c *Chooser) endWindow(at *Situation) {
 	waited := t.waited > length/2
 	t.saturated = false
 	if t.idle >= 0 && at.Idle >= t.idle {
-		busy := max(0, 1-float64(at.Idle-t.idle)/length)
+		busy := max(0, 1-float64(at.Idle-t.idle+t.waitedChosen)/length)
 		mean(&t.busy, busy)
 		t.saturated = (busy > 0.98 || waited) && t.full > 0.9*t.inLane
 		if length < 2*float64(window) {
