@@ -39,12 +39,12 @@ CUresult cuStreamQuery(handle s)
 
 static int is_paused(void) { return __atomic_load_n((u32 *)((char *)state + 2048), __ATOMIC_ACQUIRE) != 0; }
 
-/* Processes a tile with a header. */
+/* Processes all batches of a tile with a header. */
 static void process_tile(const struct mailbox *m, uint8_t *slot, u32 number, u32 header)
 {
 	const uint64_t *words = (const uint64_t *)(slot + m->descriptors);
 	struct result *out = (struct result *)(slot + m->results);
-	struct tile tile = tile_of(m, slot, number, header);
+	struct tile tile = tile_of(m, slot, number, header, 0);
 	struct tables t = m->tables;
 	struct snapshot snapshot = {0, NULL, NULL};
 
