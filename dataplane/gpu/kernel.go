@@ -23,7 +23,7 @@ type workerMemory struct {
 	Bytes uint64
 }
 
-// Launch shapes, as in forward.cu, gateway.cu and poll.h: threads of a block at most, and bytes of its
+// Launch shapes, as in forward.cu and gateway.cu: threads of a block at most, and bytes of its
 // shared memory: a header, a scratch per warp, in a gateway also its struct tile, and AES tables.
 const (
 	threads        = 512

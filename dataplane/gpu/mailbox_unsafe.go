@@ -54,7 +54,7 @@ type mailbox struct {
 	completionsAt  int
 }
 
-// blockState counts the tiles and the used slots of a block, which serves its slots in turn. Its owner is the worker that has taken the
+// blockState counts the tiles and the used slots of a block, which begins the tiles of its slots in turn. Its owner is the worker that has taken the
 // block from the pool. It has a cache line of its own.
 type blockState struct {
 	last uint32 // number of the last tile

@@ -2,8 +2,8 @@ package gpu
 
 import "slices"
 
-// A gateway's block serves two slots in turn. While it processes a tile, the worker that owns the block may post another one to the
-// other slot, which warps begin as soon as they have finished their batches of the first. Without a queue, blocks were idle for a fifth to
+// A gateway's block begins the tiles of two slots in turn. While it processes one, the worker that owns the block may post another one to the
+// other slot, which warps begin when they have no further batch of the first. Without a queue, blocks were idle for a fifth to
 // a third of the time at full rate: until the worker had found the tile finished, and had posted the next one.
 //
 // A tile queues only behind one of a first pass, of an older chunk of the lane. The worker ends first passes in the order of chunks. So

@@ -16,10 +16,10 @@ import (
 func TestTicketLockKeepsTheOrder(t *testing.T) {
 	program := compile(t, "testdata/lock.c")
 	byDevice, byHost, overlaps, speculated := 0, 0, 0, 0
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
 	for seed := range 40 {
-		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 		out, err := exec.CommandContext(ctx, program, fmt.Sprint(seed)).CombinedOutput()
-		cancel()
 		if err != nil {
 			t.Fatalf("seed %d: %v: %s", seed, err, out)
 		}

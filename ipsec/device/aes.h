@@ -117,15 +117,16 @@ DEVICE uint32_t aes_lookup(const uint32_t *table, uint32_t word, uint32_t byte)
 	return table[(uint64_t)byte_of(word, byte) * AES_COPIES];
 }
 
-/* A lookup per byte: the one of byte i of a block is at [i / 4][i % 4]. */
+/* The lookups of a round: [i][j] is the one of which column i of the result has row j. */
 struct aes_lookups {
 	uint32_t w[4][4];
 };
 
-/* Looks up the bytes of a round: for byte j of column i, that of column i + j (ShiftRows), or i - j for the inverse.
+/* Looks up the bytes of a round: for row j of column i, that of column i + step * j. ShiftRows has step 1, its inverse 3, which is -1.
  *
- * The lookups do not depend on each other, and a device executes them at once if the compiler issues all of them before it uses the first. In a
- * kernel that needs all its registers it would not: AES_ISSUE forbids a use in front of it. */
+ * The lookups do not depend on each other, and a device executes them at once if the code issues all of them before it uses the first. In a
+ * kernel that needs all its registers, the compilers prefer another order. AES_ISSUE forbids it in the PTX, and the driver's compiler has kept
+ * that of the PTX (ptxas 11.8 and 12.4, sm_90). */
 DEVICE struct aes_lookups aes_look_up(const uint32_t *table, const uint32_t s[4], uint32_t step)
 {
 	struct aes_lookups x;
@@ -142,7 +143,7 @@ DEVICE struct aes_lookups aes_look_up(const uint32_t *table, const uint32_t s[4]
 /* A column of the state after a round. */
 DEVICE uint32_t aes_mix(const uint32_t x[4], uint32_t key) { return key ^ x[0] ^ rotate_left(x[1], 8) ^ rotate_left(x[2], 16) ^ rotate_left(x[3], 24); }
 
-/* Encrypts a block with the round keys at key. */
+/* Encrypts a block with the round keys at key, 10, 12 or 14 rounds. */
 DEVICE void aes_encrypt(const struct aes_tables *t, const struct esp_segment *key, uint32_t rounds, uint32_t b[4])
 {
 	struct esp_segment k = *key; /* one 16-byte load */

@@ -2,7 +2,7 @@
  * one, of the same tile or of the next, whether or not others still process theirs. So a slow batch delays its own tile alone, and the
  * phases of batches differ: some read packets over PCIe while others encrypt.
  *
- * Claims are numbers in the order of batches, tile after tile. A warp claims a batch before it knows its tile: claims up to `end` of the
+ * Claims are numbers in the order of batches, tile after tile. A warp claims a batch before it knows its tile: claims before `end` of the
  * newest tile are of tiles that have come. The warp with the claim `end` has the first batch of the next tile, and polls for it. A warp that
  * finds a tile publishes it, also if it has a later batch and has polled, too.
  *

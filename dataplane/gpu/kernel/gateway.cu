@@ -10,7 +10,7 @@
 #include "esp_batch.h"
 
 /* AES tables of a block: the first aes_bytes of struct ipsec_tables. With AES_ENCRYPT_BYTES, there are no decrypt and inverse. Then follow the block's struct shared, the
- * tiles of the batches that its warps process, for which there are no registers, and then their staging buffers. */
+ * tiles of the batches that its warps process, which would take registers, and then their staging buffers. */
 struct aes_memory {
 	uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 } __attribute__((aligned(16)));

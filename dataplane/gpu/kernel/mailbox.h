@@ -2,8 +2,8 @@
  * warp_batch.h.
  *
  * A slot holds one tile and is served by one block. A worker takes a free block for each tile,
- * and returns it afterwards, so any block serves any worker. A gateway's block has two slots, which it serves in turn: if the worker
- * posts a tile while the block processes one, warps that have finished their batches begin it at once (claim.h).
+ * and returns it afterwards, so any block serves any worker. A gateway's block has two slots, which it begins in turn: if the worker
+ * has posted a tile while the block processes one, warps begin it when they become free; if it comes later, they find it within some microseconds (claim.h).
  *
  *	done                     for each warp batch, the number of the last finished tile
  *	first                    of the block's first slot: the number of the block's first tile since the launch

@@ -9,8 +9,8 @@ DEVICE uint8_t *slot_of(const struct mailbox *m, uint32_t depth, uint32_t number
 
 /* Polling consumes PCIe bandwidth. Blocks that the host does not use poll a word of device memory
  * instead of their slots: the watcher copies it from the host. Of awake blocks, every warp of a busy
- * one polls its own batch; in an idle one only the one with the first batch, with a backoff. In a busy block of a gateway, all free warps poll once, then only
- * that one, unless inlined headers are expected: read requests limit the rate of long ESP packets (docs/design/gpu.md, "What bounds it").
+ * one polls its own batch; in an idle one only the one with the first batch, with a backoff. In a busy block of a gateway, a warp that
+ * has just become free polls once if the tile before had as many batches, then only the one with the first batch, unless inlined headers are expected: read requests limit the rate of long ESP packets (docs/design/gpu.md, "What bounds it").
  * If the tile comes later, the other warps read their batches one PCIe round trip after it. While others process batches, it polls rarely. */
 #define BUSY_POLLS 100 /* polls without a tile, about 1 us each, before a block, or a free warp of a gateway, backs off */
 #define BACKOFF_NS 2000

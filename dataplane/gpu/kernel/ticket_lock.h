@@ -35,7 +35,7 @@ struct ticket_lock {
 #define HOST_POLLS (1u << 19) /* of host memory, about 1 s: then the host is taken to have abandoned the chunk behind which it holds the lock */
 #define LOCK_POLLS (1u << 22) /* a few seconds: a wrong ticket must not hang the kernel */
 
-/* The part of the lock that is in shared memory, for the batches of a block. */
+/* The part of the lock that is in shared memory, for the batches of a tile: a block has one per slot. */
 struct block_lock {
 	uint32_t serving;  /* the batch of a tile that has the lock (serving_of), and the state in which it gets it */
 	uint32_t returned; /* a bit per batch but the tile's last one: its additions have returned */
