@@ -74,31 +74,6 @@ DEVICE void crypt_by_warp(const struct staging *s, const struct aes_tables *t, s
 	}
 }
 
-/* GCM packets of a batch that run side by side: at least half as long as the longest, so that no
- * subwarp idles for most of the time. */
-struct bin {
-	uint32_t lanes, packets, longest; /* longest in 16-byte segments */
-};
-
-DEVICE struct bin next_bin(const struct esp_lane *c, uint32_t left)
-{
-	uint32_t segments = left >> lane_id() & 1 ? c->segments : 0, longest = subwarp_max(segments, WARP_SIZE);
-	uint32_t lanes = __ballot_sync(FULL_MASK, 2 * segments > longest);
-	return (struct bin){lanes, __popc(lanes), longest};
-}
-
-/* Returns the lanes per packet of a bin: at least four segments per lane, unless lanes would have no
- * packet. */
-DEVICE uint32_t subwarp_size(const struct bin *b)
-{
-	uint32_t lanes = WARP_SIZE;
-
-	PRAGMA_UNROLL_1
-	while (lanes > 1 && b->longest < 4 * lanes && WARP_SIZE / lanes < b->packets)
-		lanes /= 2;
-	return lanes;
-}
-
 /* Seals or opens the packets of a bin, one subwarp per packet. */
 DEVICE void gcm_by_subwarps(const struct staging *s, const struct aes_tables *t, struct esp_lane *c,
 			    uint32_t lanes, uint32_t size)

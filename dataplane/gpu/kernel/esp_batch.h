@@ -98,7 +98,7 @@ DEVICE uint32_t find_staged_set(const struct mailbox *m, const struct tile *tile
 		}
 	}
 	g->lanes &= __ballot_sync(FULL_MASK, job_kind(&c->job) == JOB_OPEN);
-	return place_keys(s, g->lanes, c);
+	return place_keys(s, g, c);
 }
 
 /* Matches a staged set's packets with the expected SA, removes those that are not of it, and moves w to the frames of
@@ -149,7 +149,7 @@ DEVICE int crypt_staged_set(const struct mailbox *m, const struct tile *tile, co
 	PRAGMA_UNROLL_1
 	for (uint32_t left = gcm; left;) {
 		struct bin b = next_bin(c, left);
-		gcm_by_subwarps(s, t, c, b.lanes, subwarp_size(&b));
+		gcm_by_subwarps(s, t, c, b.lanes, min32(subwarp_size(&b), g->most_lanes));
 		left &= ~b.lanes;
 	}
 	PRAGMA_UNROLL_1
@@ -205,7 +205,7 @@ DEVICE struct esp_lane begin_lane(const struct mailbox *m, const struct tile *ti
  * many at a time as the staging buffer holds. Each is written back once, after its lookup. flags are those of the
  * tile header: with FIND_SAS, EXPECT_SA or ASSIGN_SEQS, the device makes the jobs. */
 DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, const struct ipsec_tables *ipsec,
-			      const struct staging *staging, const struct aes_tables *t, struct warp_scratch *scratch,
+			      const struct staging *warp_staging, const struct aes_tables *t, struct warp_scratch *scratch,
 			      struct block_lock *block, struct desc_word w, uint32_t flags)
 {
 	int find = (flags & FIND_SAS) != 0;
@@ -214,7 +214,8 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 	uint32_t pending = __ballot_sync(FULL_MASK, staged);
 	int active = job_kind(&c.job) == JOB_PLAIN;
 	struct snapshot s = flags & HAS_JOBS ? load_headers(m, tile, scratch, w, active) : load_tables(m, scratch);
-	struct staged_set g = {0, 0, staging->size};
+	struct staging staging = staging_of_batch(warp_staging, tile->batch_packets);
+	struct staged_set g = {0, 0, staging.size, 0};
 	struct segments segments = {0, 0};
 	uint8_t *frame = tile->umem + w.low;
 
@@ -228,17 +229,17 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 	PRAGMA_UNROLL_1
 	for (;;) {
 		process_batch(m, tile, scratch, s, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
-		store_packets(tile, staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), segments);
-		zero_keys(staging, &g);
+		store_packets(tile, &staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), segments);
+		zero_keys(&staging, &g);
 		if (!pending)
 			return;
-		g = place_packets(staging, pending, &c, find);
-		place_heads(staging, scratch, &g, &c);
+		g = place_packets(&staging, pending, &c, find);
+		place_heads(&staging, scratch, &g, &c);
 		if (!g.lanes)
 			return; /* the staging buffer is too small for a packet; the host prevents it */
 		pending &= ~g.lanes;
-		active = crypt_staged_set(m, tile, ipsec, staging, t, scratch, &g, &c, &w, &segments, flags);
-		frame = (uint8_t *)(staging->words + c.at) + (w.low - c.start);
+		active = crypt_staged_set(m, tile, ipsec, &staging, t, scratch, &g, &c, &w, &segments, flags);
+		frame = (uint8_t *)(staging.words + c.at) + (w.low - c.start);
 		w.low |= c.admitted; /* in the result's address */
 	}
 }

@@ -9,8 +9,8 @@
 #include "poll.h"
 #include "esp_batch.h"
 
-/* AES tables of a block: the first aes_bytes of struct ipsec_tables. With AES_ENCRYPT_BYTES, there are no decrypt and inverse. Then follow the block's struct shared, the
- * tiles of the batches that its warps process, which would take registers, and then their staging buffers. */
+/* AES tables of a block: the first aes_bytes of struct ipsec_tables. With AES_ENCRYPT_BYTES, there are no decrypt and inverse. Then follow the block's struct shared, and
+ * per warp a struct warp_memory and its staging buffer. */
 struct aes_memory {
 	uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 } __attribute__((aligned(16)));
@@ -18,12 +18,16 @@ struct aes_memory {
 struct shared {
 	struct claims claims;
 	struct block_lock locks[GATEWAY_DEPTH]; /* by the remainder of the tile's number */
-	struct warp_scratch scratch[] __attribute__((aligned(16))); /* by warp */
-};
+} __attribute__((aligned(16)));
+
+struct warp_memory {
+	struct tile tile; /* of the batch that the warp processes; it would take registers */
+	struct warp_scratch scratch;
+} __attribute__((aligned(16)));
 
 static_assert(sizeof(struct aes_memory) == AES_BYTES && __builtin_offsetof(struct aes_memory, decrypt) == AES_ENCRYPT_BYTES, "the host allocates them");
-static_assert(sizeof(struct warp_scratch) + sizeof(struct tile) == GATEWAY_SCRATCH, "the host allocates them");
-static_assert(__builtin_offsetof(struct shared, scratch) == GATEWAY_HEADER, "the host allocates it");
+static_assert(sizeof(struct shared) == GATEWAY_HEADER, "the host allocates it");
+static_assert(sizeof(struct warp_memory) == GATEWAY_SCRATCH && sizeof(struct warp_memory) == __builtin_offsetof(struct warp_memory, scratch) + sizeof(struct warp_scratch), "the staging buffer is directly behind the rows");
 
 extern __shared__ __attribute__((aligned(16))) uint32_t memory[];
 
@@ -138,7 +142,7 @@ DEVICE struct claim wait_for_batch(const struct mailbox *m, struct claims *claim
  *
  * Grid: block_count blocks, and the watcher. Block: a warp per batch of the largest tile, up to
  * GATEWAY_THREADS threads. Dynamic shared memory: ipsec.aes_bytes and GATEWAY_HEADER bytes, and per warp
- * GATEWAY_SCRATCH (its scratch and its tile) and a staging buffer of 4 * ipsec.staging_words bytes.
+ * GATEWAY_SCRATCH (its tile and its scratch) and a staging buffer of 4 * ipsec.staging_words bytes.
  *
  * PCIe payload bytes per packet with an ESP job: reads 9 to 256 (descriptors: 128 per batch of up to 14 packets without EXPECT_SA, else 256) + 16 (job) +
  * the packet from 2 bytes before its frame to the end of ESP, in 32-byte sectors; writes 8 (result) +
@@ -150,10 +154,10 @@ extern "C" __global__ void __launch_bounds__(GATEWAY_THREADS, 1) gateway(struct 
 {
 	struct aes_memory *aes = (struct aes_memory *)memory;
 	struct shared *sh = (struct shared *)((uint8_t *)memory + (uint32_t)ipsec.aes_bytes);
-	uint32_t warp = warp_id(), warps = blockDim.x / WARP_SIZE;
-	struct warp_scratch *scratch = &sh->scratch[warp];
-	struct tile *tiles = (struct tile *)&sh->scratch[warps], *tile = &tiles[warp];
-	struct staging staging = {(uint32_t *)&tiles[warps] + warp * (uint32_t)ipsec.staging_words, (uint32_t)ipsec.staging_words};
+	struct warp_memory *mine = (struct warp_memory *)((uint8_t *)(sh + 1) + warp_id() * (GATEWAY_SCRATCH + 4 * (uint32_t)ipsec.staging_words));
+	struct warp_scratch *scratch = &mine->scratch;
+	struct tile *tile = &mine->tile;
+	struct staging staging = {(uint32_t *)(mine + 1), (uint32_t)ipsec.staging_words};
 	struct aes_tables t = aes_tables_of(aes->encrypt, aes->decrypt, aes->inverse, lane_id());
 
 	if (blockIdx.x == m.block_count) {

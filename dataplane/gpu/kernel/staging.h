@@ -15,7 +15,7 @@
 #ifndef WARPROUTE_STAGING_H
 #define WARPROUTE_STAGING_H
 
-#include "esp_lane.h"
+#include "bin.h"
 
 #define REQUEST_SEGMENTS 8
 #define KEY_OWNER WARP_SIZE
@@ -28,11 +28,20 @@ struct staging {
 	uint32_t size;
 };
 
+/* Returns the staging buffer of a batch whose tile has batches of some packets. It begins in the scratch, which is in front of the warp's, behind
+ * the rows of lanes that may have a packet. */
+DEVICE struct staging staging_of_batch(const struct staging *s, uint32_t batch_packets)
+{
+	uint32_t lanes = (batch_packets + DESC_LINE_FRAMES - 1) / DESC_LINE_FRAMES * DESC_LINE_LANES, unused = (WARP_SIZE - lanes) * ROW_WORDS;
+
+	return (struct staging){s->words - unused, s->size + unused};
+}
+
 DEVICE uint8_t *segment_owners(const struct staging *s) { return (uint8_t *)s->words; }
 
-/* Packets staged together: their lanes, the number of segments, and the word offset of the first key. */
+/* Packets staged together: their lanes, the number of segments, the word offset of the first key, and the most lanes that share a packet. */
 struct staged_set {
-	uint32_t lanes, segments, keys;
+	uint32_t lanes, segments, keys, most_lanes;
 };
 
 /* Returns the number of unowned segments to insert so that adjacent lanes access one request. number
@@ -57,12 +66,22 @@ DEVICE uint32_t largest_key(uint32_t segments)
 	return 1 + ESP_ROUND_KEYS + (segments < ESP_STATES ? ESP_STATES : min32(ESP_POWERS, segments));
 }
 
+/* Segments of the largest key that has no powers: to seal with AES-CBC, whose IVs are encrypted with a key of 128 bits. */
+#define LARGEST_WITHOUT_POWERS (1 + ESP_ROUND_KEYS + ESP_STATES + AES_FEWEST_ROUNDS + 1)
+static_assert(LARGEST_WITHOUT_POWERS >= 1 + ESP_ROUND_KEYS + ESP_POWERS / 2, "it has all powers that half of the lanes use");
+
+/* Returns the segments to stage of a key of which a packet needs some if all lanes share it. */
+DEVICE uint32_t segments_to_stage(const struct staged_set *g, uint32_t segments)
+{
+	return g->most_lanes == WARP_SIZE ? segments : min32(segments, LARGEST_WITHOUT_POWERS);
+}
+
 /* Places the first pending packets, as many as fit. A packet that needs no more of the previous
  * packet's key shares it. With find, the SAs are not known yet: each packet has room for the largest key, and
  * place_keys follows. */
 DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending, struct esp_lane *c, int find)
 {
-	struct staged_set g = {0, 0, s->size & ~3u};
+	struct staged_set g = {0, 0, s->size & ~3u, most_lanes(c, pending)};
 	uint32_t low = s->size / (4 * SEGMENT_WORDS) + 1, most = 4 * low, last = NO_KEY, keys = 0, me = lane_id();
 
 	PRAGMA_UNROLL_1
@@ -72,7 +91,7 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane);
 		uint32_t from = __shfl_sync(FULL_MASK, c->received.from + c->head, lane), to = __shfl_sync(FULL_MASK, c->received.to, lane);
 		uint32_t start = __shfl_sync(FULL_MASK, c->start, lane) + from * SEGMENT;
-		uint32_t needed = find ? largest_key(segments) : covers_key(last, record) ? 0 : record >> JOB_KEY_SEGMENTS_SHIFT;
+		uint32_t needed = find ? largest_key(min32(segments, g.most_lanes)) : covers_key(last, record) ? 0 : segments_to_stage(&g, record >> JOB_KEY_SEGMENTS_SHIFT);
 		if (low + segments * SEGMENT_WORDS + 1 + needed * SEGMENT_WORDS > g.keys || g.segments + needed + REQUEST_SEGMENTS + segments > most)
 			break;
 		if (find) {
@@ -102,14 +121,14 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 	return g;
 }
 
-/* Places the keys of some lanes' packets, and returns the number of their segments, which are the next to load. */
-DEVICE uint32_t place_keys(const struct staging *s, uint32_t lanes, struct esp_lane *c)
+/* Places the keys of a set's packets, and returns the number of their segments, which are the next to load. */
+DEVICE uint32_t place_keys(const struct staging *s, const struct staged_set *set, struct esp_lane *c)
 {
-	struct staged_set g = {0, 0, 0};
+	struct staged_set g = {0, 0, 0, set->most_lanes};
 	uint32_t last = NO_KEY, at = 0, keys = 0, me = lane_id();
 
 	PRAGMA_UNROLL_1
-	for (; lanes; lanes &= lanes - 1) {
+	for (uint32_t lanes = set->lanes; lanes; lanes &= lanes - 1) {
 		uint32_t lane = lowest_bit(lanes);
 		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane), to = __shfl_sync(FULL_MASK, c->key, lane);
 		if (!covers_key(last, record)) {
@@ -118,7 +137,7 @@ DEVICE uint32_t place_keys(const struct staging *s, uint32_t lanes, struct esp_l
 				c->key_word = to;
 				c->key_first_segment = g.segments;
 			}
-			assign_segments(s, &g, me, KEY_OWNER + keys++, record >> JOB_KEY_SEGMENTS_SHIFT);
+			assign_segments(s, &g, me, KEY_OWNER + keys++, min32(record >> JOB_KEY_SEGMENTS_SHIFT, largest_key(g.most_lanes)));
 			last = record;
 			at = to;
 		}

@@ -19,7 +19,7 @@ static uint8_t *base;
 static struct mailbox mailbox;
 static struct ipsec_tables ipsec_tables;
 static struct staging staging;
-static struct warp_scratch scratch;
+static struct warp_scratch *scratch; /* directly in front of the staging buffer */
 static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[AES_INVERSE_WORDS];
 static struct tile tile;
 static uint32_t flags, last_header; /* of the tile, and of the tile before */
@@ -73,13 +73,13 @@ static void lane(void)
 	if ((flags & (SEQ | CLASSIFY | HAS_JOBS)) == SEQ_REQUESTS) /* as in gateway.cu */
 		serve_batch(&mailbox, &tile, &ipsec_tables, w);
 	else if (flags & CLASSIFY && !(flags & (FIND_SAS | SEQ)))
-		classify_batch(&mailbox, &tile, &ipsec_tables, &scratch, w, (flags & CLAMP_MSS) != 0);
+		classify_batch(&mailbox, &tile, &ipsec_tables, scratch, w, (flags & CLAMP_MSS) != 0);
 	else
-		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, &scratch, &block_lock, w, flags);
+		process_esp_batch(&mailbox, &tile, &ipsec_tables, &staging, &t, scratch, &block_lock, w, flags);
 	end_lane();
 }
 
-/* Returns whether the staging buffer holds part of a key of the batch's jobs. Segments of zeros, which
+/* Returns whether the scratch or the staging buffer holds part of a key of the batch's jobs. Segments of zeros, which
  * test vectors have, cannot be told from cleared ones. */
 static int keeps_keys(void)
 {
@@ -92,7 +92,7 @@ static int keeps_keys(void)
 			continue;
 		const struct esp_key *k = &ipsec_tables.keys[j->key & JOB_KEY_MASK];
 		for (uint32_t segment = 0; segment < k->segments; segment++)
-			if (memcmp(esp_key_segment(k, segment), zeros, SEGMENT) && memmem(staging.words, 4 * staging.size, esp_key_segment(k, segment), SEGMENT))
+			if (memcmp(esp_key_segment(k, segment), zeros, SEGMENT) && memmem(scratch, sizeof *scratch + 4 * staging.size, esp_key_segment(k, segment), SEGMENT))
 				return 1;
 	}
 	return 0;
@@ -107,7 +107,7 @@ static void work_on(uint32_t header)
 	flags = header;
 	memset(reads, 0, sizeof reads);
 	for (; tile.batch < batch_count(header); tile.batch++) {
-		memset(staging.words, 0xa5, 4 * staging.size);
+		memset(scratch, 0xa5, sizeof *scratch + 4 * staging.size);
 		run_lanes(lane);
 		if (tile.batch + 1u == batch_count(header) && block_lock.returned) {
 			fprintf(stderr, "gateway: behind a tile, additions of batches %#x are still recorded\n", block_lock.returned);
@@ -146,8 +146,9 @@ int main(int argc, char **argv)
 		return 1;
 	const struct memory *s = (const void *)base;
 	staging.size = (uint32_t)atoi(argv[1]);
-	if (!(staging.words = end_with_memory(4 * staging.size)))
+	if (!(scratch = end_with_memory(sizeof *scratch + 4 * staging.size)))
 		return 1;
+	staging.words = (uint32_t *)(scratch + 1);
 	ipsec_tables.aes_bytes = (uint64_t)atol(argv[2]);
 	for (uint32_t thread = 0; thread < 3; thread++) {
 		aes_fill_encrypt(encrypt, thread, 3);
