@@ -67,10 +67,12 @@ func securedOnHost(stagingWords int) securedMaker {
 	}
 }
 
-// securedOnShim is securedOnHost with the staging buffers and AES tables of a shape, and a number of slots. It returns the shim, too.
-func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, of Shape, slots int) (secured, *shim) {
+// securedOnShim is securedOnHost with the staging buffers and AES tables of a shape, and a number of slots. It returns the shim, too. limits
+// are further arguments of the shim's program.
+func securedOnShim(t *testing.T, net *testutil.Network, g *gateway.Gateway, of Shape, slots int, limits ...string) (secured, *shim) {
 	t.Helper()
-	sh := startShim(t, net.FIB, net.PartialChecksums, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", fmt.Sprint(of.Staging/4), fmt.Sprint(of.aesBytes()))
+	args := append([]string{fmt.Sprint(of.Staging / 4), fmt.Sprint(of.aesBytes())}, limits...)
+	sh := startShim(t, net.FIB, net.PartialChecksums, securedChunk, securedFrames*umem.FrameSize, "testdata/gateway.c", args...)
 	g.Follow(of.filter(sh))
 	e := newIPsecEngine(t, net, g, sh.umem, slots, securedChunk, shimKeys, Options{Timeout: 1 << 40, PartialChecksums: net.PartialChecksums})
 	e.esp.SetHostDecryptsCBC(of.WithoutCBC)

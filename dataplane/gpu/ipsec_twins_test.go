@@ -2,6 +2,7 @@ package gpu
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"net/netip"
@@ -63,6 +64,7 @@ type securedTwins struct {
 	askew    bool // unaligned frames
 	swapped  int  // packets with another sequence number than on the CPU engine
 	gaps     bool // the GPU engine leaves gaps between sequence numbers
+	most     int  // packets of a chunk; 0: securedChunk
 	routed   bool // SAs and policies have values of if_id, and routes lead over XFRM interfaces
 }
 
@@ -208,7 +210,7 @@ func (w *securedTwins) run(next func() []byte) {
 		}
 	}
 	c, d := w.chunks[0], w.chunks[1]
-	c.N = 1 + w.rnd.IntN(securedChunk)
+	c.N = 1 + w.rnd.IntN(cmp.Or(w.most, securedChunk))
 	for i := range c.N {
 		f := next()
 		addr := uint32(i)*umem.FrameSize + umem.DataOffset

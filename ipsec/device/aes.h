@@ -143,6 +143,12 @@ DEVICE struct aes_lookups aes_look_up(const uint32_t *table, const uint32_t s[4]
 /* A column of the state after a round. */
 DEVICE uint32_t aes_mix(const uint32_t x[4], uint32_t key) { return key ^ x[0] ^ rotate_left(x[1], 8) ^ rotate_left(x[2], 16) ^ rotate_left(x[3], 24); }
 
+/* A column of the state after the last round: byte 1 of a table word is the plain S-box. */
+DEVICE uint32_t aes_last(const uint32_t x[4], uint32_t key)
+{
+	return key ^ __byte_perm(__byte_perm(x[0], x[1], 0x0051), __byte_perm(x[2], x[3], 0x0051), 0x5410);
+}
+
 /* Encrypts a block with the round keys at key, 10, 12 or 14 rounds. */
 DEVICE void aes_encrypt(const struct aes_tables *t, const struct esp_segment *key, uint32_t rounds, uint32_t b[4])
 {
@@ -163,8 +169,42 @@ DEVICE void aes_encrypt(const struct aes_tables *t, const struct esp_segment *ke
 			b[i] = aes_mix(x.w[i], k.w[i]);
 	}
 	PRAGMA_UNROLL
-	for (uint32_t i = 0; i < 4; i++) /* byte 1 of a table word is the plain S-box */
-		b[i] = k.w[i] ^ __byte_perm(__byte_perm(x.w[i][0], x.w[i][1], 0x0051), __byte_perm(x.w[i][2], x.w[i][3], 0x0051), 0x5410);
+	for (uint32_t i = 0; i < 4; i++)
+		b[i] = aes_last(x.w[i], k.w[i]);
+}
+
+/* Encrypts two blocks with the same round keys. The lookups of one are under way while the columns of the other are mixed: for one block alone, a
+ * lane waits for them in each round. */
+DEVICE void aes_encrypt_two(const struct aes_tables *t, const struct esp_segment *key, uint32_t rounds, uint32_t a[4], uint32_t b[4])
+{
+	struct esp_segment k = *key;
+	struct aes_lookups x, y;
+
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 4; i++) {
+		a[i] ^= k.w[i];
+		b[i] ^= k.w[i];
+	}
+	x = aes_look_up(t->encrypt, a, 1);
+	PRAGMA_UNROLL_1
+	for (;;) {
+		k = *++key;
+		y = aes_look_up(t->encrypt, b, 1);
+		if (--rounds == 0)
+			break;
+		PRAGMA_UNROLL
+		for (uint32_t i = 0; i < 4; i++)
+			a[i] = aes_mix(x.w[i], k.w[i]);
+		x = aes_look_up(t->encrypt, a, 1);
+		PRAGMA_UNROLL
+		for (uint32_t i = 0; i < 4; i++)
+			b[i] = aes_mix(y.w[i], k.w[i]);
+	}
+	PRAGMA_UNROLL
+	for (uint32_t i = 0; i < 4; i++) {
+		a[i] = aes_last(x.w[i], k.w[i]);
+		b[i] = aes_last(y.w[i], k.w[i]);
+	}
 }
 
 DEVICE uint32_t aes_inverse_lookup(const uint32_t *table, uint32_t word, uint32_t byte)

@@ -13,8 +13,8 @@ import (
 
 //go:generate go test -run ^TestCHeader$ -update .
 
-// MaxLanes is the largest number of lanes that share a packet.
-const MaxLanes = 32
+// MaxPowers is the number of powers of GHASH's key: twice that of the most lanes that share a packet (gcm.h).
+const MaxPowers = 32
 
 // Key is the key record of an SA on a device: keys, and values computed from them, for one direction.
 // It is struct esp_key of key.h. Words are in the byte order of GPUs, little-endian; AES blocks are
@@ -101,7 +101,7 @@ type segment = [4]uint32
 const SegmentBytes = 16
 
 // maxSegments is the largest number of segments of a Key: with GCM and a key of 32 bytes.
-const maxSegments = 1 + schedule.MaxWords/4 + MaxLanes
+const maxSegments = 1 + schedule.MaxWords/4 + MaxPowers
 
 // NewKey returns the key record of an SA whose packets are opened, or sealed. key is the cipher's
 // with the salt behind it, as for suite.New. The record does not refer to key and authKey.
@@ -145,7 +145,7 @@ func (k *Key) add(s *suite.Suite, key, authKey []byte, open bool) error {
 		if err != nil {
 			return err
 		}
-		first, field := k.grow(MaxLanes)
+		first, field := k.grow(MaxPowers)
 		k.Hash = first
 		schedule.Powers(field, &h)
 		clear(h[:])
@@ -191,7 +191,7 @@ func (k *Key) addSchedule(key []byte, inverse bool) (first, rounds uint8) {
 func (k *Key) Used() (most, fixed int) {
 	most, fixed = SegmentBytes*int(k.Segments), SegmentBytes*int(k.Segments)
 	if suite.Cipher(k.Cipher) == suite.GCM {
-		fixed -= SegmentBytes * MaxLanes
+		fixed -= SegmentBytes * MaxPowers
 	}
 	return most, fixed
 }

@@ -32,7 +32,7 @@ func TestDeviceKeysHaveTheNeededParts(t *testing.T) {
 		if seal != SegmentBytes*want.seal || open != SegmentBytes*want.open {
 			t.Errorf("%s: keys of %d bytes to seal, %d to open; want %d and %d", a.Name, seal, open, SegmentBytes*want.seal, SegmentBytes*want.open)
 		}
-		if powers := seal - fixed; powers != 0 && (a.Cipher != suite.GCM || powers != SegmentBytes*MaxLanes) {
+		if powers := seal - fixed; powers != 0 && (a.Cipher != suite.GCM || powers != SegmentBytes*MaxPowers) {
 			t.Errorf("%s: %d bytes of a key are needed by blocks", a.Name, powers)
 		}
 		most = max(most, seal, open)

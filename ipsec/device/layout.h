@@ -20,7 +20,7 @@
 #define ESP_SEGMENT_BYTES 16
 #define ESP_ROUND_KEYS 15 /* of AES with a 32-byte key */
 #define ESP_STATES 8 /* segments of the states of HMAC-SHA-512, the longest */
-#define ESP_POWERS 32 /* of GHASH's key: the most lanes that share a packet */
+#define ESP_POWERS 32 /* of GHASH's key */
 
 #define CHECK_ESP_KEY_LAYOUT \
 	static_assert(__builtin_offsetof(struct esp_key, cipher) == 0, "struct esp_key: cipher"); \

@@ -24,7 +24,7 @@ func TestCHeader(t *testing.T) {
 	h.Define("ESP_SEGMENT_BYTES", SegmentBytes)
 	h.Define("ESP_ROUND_KEYS", schedule.MaxWords/4, "of AES with a 32-byte key")
 	h.Define("ESP_STATES", 2*sha512.Size/SegmentBytes, "segments of the states of HMAC-SHA-512, the longest")
-	h.Define("ESP_POWERS", MaxLanes, "of GHASH's key: the most lanes that share a packet")
+	h.Define("ESP_POWERS", MaxPowers, "of GHASH's key")
 	h.Struct("esp_key", Key{}, "cipher", "auth", "rounds", "iv_words", "icv_words", "align_words", "hash", "outer", "iv", "segments", "salt", "body", "tunnel", "headers", "spi", "ports", "dst", "src", "base")
 	h.Check(t, "layout.h")
 }

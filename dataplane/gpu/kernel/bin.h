@@ -4,6 +4,8 @@
 
 #include "esp_lane.h"
 
+#define FRONT_SEGMENTS 3 /* of a packet, in front of ESP */
+
 /* Packets that run side by side: at least half as long as the longest, so that no
  * subwarp idles for most of the time. */
 struct bin {
@@ -17,26 +19,31 @@ DEVICE struct bin next_bin(const struct esp_lane *c, uint32_t left)
 	return (struct bin){lanes, __popc(lanes), longest};
 }
 
-/* Returns the lanes per packet of a bin: at least four segments per lane, unless lanes would have no
- * packet. */
+/* Returns the lanes per packet of a bin: those with which it takes least time. In a round, each subwarp processes a packet, and a lane takes
+ * a step for two of its blocks. To combine the sums of lanes, and to check the tag, takes half as long as a step. */
 DEVICE uint32_t subwarp_size(const struct bin *b)
 {
-	uint32_t lanes = WARP_SIZE;
+	uint32_t blocks = b->longest - min32(b->longest, FRONT_SEGMENTS), best = GCM_LANES, least = ~0u;
 
 	PRAGMA_UNROLL_1
-	while (lanes > 1 && b->longest < 4 * lanes && WARP_SIZE / lanes < b->packets)
-		lanes /= 2;
-	return lanes;
+	for (uint32_t lanes = GCM_LANES; lanes > 0; lanes /= 2) {
+		uint32_t rounds = (b->packets * lanes + WARP_SIZE - 1) / WARP_SIZE, halves = rounds * (2 * ((blocks + 2 * lanes - 1) / (2 * lanes)) + 1);
+		if (halves < least) {
+			least = halves;
+			best = lanes;
+		}
+	}
+	return best;
 }
 
-/* Returns the most lanes that share a packet of a set of some pending lanes' packets: a key needs as many powers. If all of them form one bin,
- * it is the size of its subwarps, but not less than the states of the longest key with HMAC take. */
+/* Returns the most lanes that share a packet of a set of some pending lanes' packets. If all of them form one bin, it is the size of its
+ * subwarps, but not so small that a key of HMAC has more segments than the powers that they use. */
 DEVICE uint32_t most_lanes(const struct esp_lane *c, uint32_t pending)
 {
 	struct bin b = next_bin(c, pending);
 	uint32_t size = subwarp_size(&b);
 
-	return b.lanes != pending ? WARP_SIZE : size > ESP_STATES ? size : ESP_STATES;
+	return b.lanes != pending ? GCM_LANES : size > ESP_STATES / 2 ? size : ESP_STATES / 2;
 }
 
 #endif

@@ -228,8 +228,10 @@ DEVICE void process_esp_batch(const struct mailbox *m, const struct tile *tile, 
 	 * address of the result that the next round stores. */
 	PRAGMA_UNROLL_1
 	for (;;) {
-		process_batch(m, tile, scratch, s, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
-		store_packets(tile, &staging, &c, g.lanes & __ballot_sync(FULL_MASK, active), segments);
+		uint32_t looked_up = __ballot_sync(FULL_MASK, active);
+		if (looked_up)
+			process_batch(m, tile, scratch, s, w, frame, active, g.lanes ? ACCESS_STAGED : ACCESS_32);
+		store_packets(tile, &staging, &c, g.lanes & looked_up, segments);
 		zero_keys(&staging, &g);
 		if (!pending)
 			return;

@@ -73,7 +73,7 @@ static_assert(LARGEST_WITHOUT_POWERS >= 1 + ESP_ROUND_KEYS + ESP_POWERS / 2, "it
 /* Returns the segments to stage of a key of which a packet needs some if all lanes share it. */
 DEVICE uint32_t segments_to_stage(const struct staged_set *g, uint32_t segments)
 {
-	return g->most_lanes == WARP_SIZE ? segments : min32(segments, LARGEST_WITHOUT_POWERS);
+	return g->most_lanes == GCM_LANES ? segments : min32(segments, LARGEST_WITHOUT_POWERS);
 }
 
 /* Places the first pending packets, as many as fit. A packet that needs no more of the previous
@@ -91,7 +91,7 @@ DEVICE struct staged_set place_packets(const struct staging *s, uint32_t pending
 		uint32_t record = __shfl_sync(FULL_MASK, c->job.key, lane);
 		uint32_t from = __shfl_sync(FULL_MASK, c->received.from + c->head, lane), to = __shfl_sync(FULL_MASK, c->received.to, lane);
 		uint32_t start = __shfl_sync(FULL_MASK, c->start, lane) + from * SEGMENT;
-		uint32_t needed = find ? largest_key(min32(segments, g.most_lanes)) : covers_key(last, record) ? 0 : segments_to_stage(&g, record >> JOB_KEY_SEGMENTS_SHIFT);
+		uint32_t needed = find ? largest_key(min32(segments, 2 * g.most_lanes)) : covers_key(last, record) ? 0 : segments_to_stage(&g, record >> JOB_KEY_SEGMENTS_SHIFT);
 		if (low + segments * SEGMENT_WORDS + 1 + needed * SEGMENT_WORDS > g.keys || g.segments + needed + REQUEST_SEGMENTS + segments > most)
 			break;
 		if (find) {
@@ -137,7 +137,7 @@ DEVICE uint32_t place_keys(const struct staging *s, const struct staged_set *set
 				c->key_word = to;
 				c->key_first_segment = g.segments;
 			}
-			assign_segments(s, &g, me, KEY_OWNER + keys++, min32(record >> JOB_KEY_SEGMENTS_SHIFT, largest_key(g.most_lanes)));
+			assign_segments(s, &g, me, KEY_OWNER + keys++, min32(record >> JOB_KEY_SEGMENTS_SHIFT, largest_key(2 * g.most_lanes)));
 			last = record;
 			at = to;
 		}

@@ -1,5 +1,5 @@
-/* gateway STAGING_WORDS AES_BYTES: one emulated warp that runs the gateway kernel's code on the warp batches of a chunk,
- * one after another. */
+/* gateway STAGING_WORDS AES_BYTES [MOST_SETS]: one emulated warp that runs the gateway kernel's code on the warp batches of a chunk,
+ * one after another. It fails if it stages the packets of a batch in more than MOST_SETS sets. */
 #define _GNU_SOURCE /* memmem */
 #define CHECK_REVERSE_PATH 0 /* as gateway.cu */
 #define HALF_BATCHES 1
@@ -10,7 +10,12 @@ static void count_read(const uint8_t *p);
 #define SEGMENT_ACCESS(p) count_read(p)
 #include "shim.h"
 
+#include "../kernel/staging.h"
+
+static struct staged_set count_set(const struct staging *s, uint32_t pending, struct esp_lane *c, int find);
+#define place_packets count_set
 #include "../kernel/esp_batch.h"
+#undef place_packets
 #include "lanes.h"
 
 #define SEGMENTS (256 * FRAME_BYTES / SEGMENT) /* of the first frames of the UMEM */
@@ -24,6 +29,7 @@ static uint32_t encrypt[AES_ENCRYPT_WORDS], decrypt[AES_DECRYPT_WORDS], inverse[
 static struct tile tile;
 static uint32_t flags, last_header; /* of the tile, and of the tile before */
 static struct block_lock block_lock;
+static uint32_t sets, most_sets = WARP_SIZE; /* of the current batch */
 static uint8_t reads[SEGMENTS]; /* of each segment of the UMEM, for the current tile */
 
 static void count_read(const uint8_t *p)
@@ -32,6 +38,15 @@ static void count_read(const uint8_t *p)
 
 	if (p >= tile.umem && at < tile.umem_bytes && at / SEGMENT < SEGMENTS)
 		reads[at / SEGMENT]++;
+}
+
+static struct staged_set count_set(const struct staging *s, uint32_t pending, struct esp_lane *c, int find)
+{
+	if (lane_id() == 0 && ++sets > most_sets) {
+		fprintf(stderr, "gateway: batch %u of %u packets needs more than %u sets\n", tile.batch, tile.batch_packets, most_sets);
+		exit(1);
+	}
+	return place_packets(s, pending, c, find);
 }
 
 static void subwarp_sync(uint32_t n)
@@ -108,6 +123,7 @@ static void work_on(uint32_t header)
 	memset(reads, 0, sizeof reads);
 	for (; tile.batch < batch_count(header); tile.batch++) {
 		memset(scratch, 0xa5, sizeof *scratch + 4 * staging.size);
+		sets = 0;
 		run_lanes(lane);
 		if (tile.batch + 1u == batch_count(header) && block_lock.returned) {
 			fprintf(stderr, "gateway: behind a tile, additions of batches %#x are still recorded\n", block_lock.returned);
@@ -142,7 +158,7 @@ static void *end_with_memory(size_t bytes)
 
 int main(int argc, char **argv)
 {
-	if (!(base = map_shared()) || argc != 3)
+	if (!(base = map_shared()) || (argc != 3 && argc != 4))
 		return 1;
 	const struct memory *s = (const void *)base;
 	staging.size = (uint32_t)atoi(argv[1]);
@@ -150,6 +166,8 @@ int main(int argc, char **argv)
 		return 1;
 	staging.words = (uint32_t *)(scratch + 1);
 	ipsec_tables.aes_bytes = (uint64_t)atol(argv[2]);
+	if (argc == 4)
+		most_sets = (uint32_t)atoi(argv[3]);
 	for (uint32_t thread = 0; thread < 3; thread++) {
 		aes_fill_encrypt(encrypt, thread, 3);
 		if (ipsec_tables.aes_bytes == AES_BYTES)

@@ -80,9 +80,10 @@ static void crypt_text(const struct esp_key *k, const struct aes_tables *t, cons
 /* Encrypts or decrypts by GCM, and computes the ICV of the ciphertext, for lane 0. */
 static void gcm(const struct esp_key *k, const struct aes_tables *t, const struct esp_packet *p, int open, uint32_t lane, uint32_t lanes, uint32_t icv[8])
 {
-	uint32_t sum[4], mask[4];
+	uint32_t sum[4] = {0, 0, 0, 0}, mask[4] = {0, 0, 0, 0};
 
-	gcm_lane(k, t, p, open, lane, lanes, sum, mask);
+	if (lane < GCM_LANES)
+		gcm_lane(k, t, p, open, lane, min32(lanes, GCM_LANES), sum, mask);
 	subwarp_sync(lanes); /* the last block was read beyond the text, where the ICV will be */
 	for (uint32_t i = 0; i < 4; i++)
 		sum[i] = subwarp_xor(sum[i], lanes);
