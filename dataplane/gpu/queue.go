@@ -12,8 +12,7 @@ import "slices"
 // ticket lock.
 
 const (
-	// queuedShare limits the slots of a worker's chunks, those that queue included: a chunk queues while fewer than a percentage of the worker's share of
-	// the blocks, or than those of two chunks, are in use.
+	// queuedShare limits the slots of a worker's chunks, those that queue included: a percentage of its share of the blocks, or those of two chunks.
 	queuedShare = 150
 	// queuedBytes limits the bytes of the chunks with which a tile may queue; each worker has an equal part. With more, tiles would only
 	// wait for PCIe.
@@ -50,7 +49,7 @@ func (e *Engine) takeSlots(f *flight, request blockRequest, least int) bool {
 // owns more blocks than its share does not queue, so that other workers find theirs.
 func (e *Engine) mayQueue(lane uint8, tiles, bytes int) bool {
 	l, share := &e.lanes[lane], e.share(lane)
-	return e.owned <= share && l.used < max(share*queuedShare/100, 2*tiles) && l.bytes+bytes <= queuedBytes/int(e.pool.workers.Load()) && e.canQueue(lane, tiles) == tiles
+	return e.owned <= share && l.used+tiles <= max(share*queuedShare/100, 2*tiles) && l.bytes+bytes <= queuedBytes/int(e.pool.workers.Load()) && e.canQueue(lane, tiles) == tiles
 }
 
 // canQueue returns the number of tiles that can queue behind chunks of a lane, up to a limit. Only those of the last lane queue: the
