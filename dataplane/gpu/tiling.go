@@ -13,7 +13,7 @@ const (
 	idleTile     = 128     // packets, of a worker without another chunk in flight
 	securedBatch = 9 << 10 // bytes of a warp batch with the keys of its packets
 	spreadBatch  = 2 << 10 // bytes without keys, in a share of the free blocks: a chunk is finished sooner by more of them
-	keyRoom      = 400     // bytes per packet for its key; AES-128-GCM takes 290 to 704, less if neighbors share one
+	keyRoom      = 400     // bytes per packet for its key; AES-128-GCM takes 290 to 704, less if packets of similar lengths share the lanes, or neighbors a key
 	spreadShare  = 8       // a chunk is spread over one in so many free blocks
 )
 

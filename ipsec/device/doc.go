@@ -13,8 +13,8 @@
 //	subwarp.h  communication within a subwarp
 //	esp.h      the steps around them
 //
-// A subwarp is 1 to 32 adjacent lanes of a warp that share a packet (CUDA's thread_block_tile). GCM,
-// CTR, ChaCha20, Poly1305 and CBC decryption run on all lanes of a subwarp. HMAC and CBC encryption are
+// A subwarp is 1 to 32 adjacent lanes of a warp that share a packet (CUDA's thread_block_tile). CTR,
+// ChaCha20, Poly1305 and CBC decryption run on all lanes of a subwarp, GCM on up to 16. HMAC and CBC encryption are
 // chained from block to block and run on one and four lanes, so several packets are best processed
 // side by side.
 //

@@ -39,7 +39,7 @@ DEVICE void gcm_block(const struct esp_packet *p, uint32_t *text, int open, uint
 
 #define GCM_LANES (ESP_POWERS / 2) /* the most that share a packet: a step takes powers of up to twice their number */
 
-/* Encrypts or decrypts a lane's blocks. gcm_tag takes the xor of all lanes' sums and lane 0's mask.
+/* Encrypts or decrypts a lane's blocks, of up to GCM_LANES lanes. gcm_tag takes the xor of all lanes' sums and lane 0's mask.
  *
  * A lane's next step is 2L blocks on, so its sum and the first block are multiplied by H^2L, the second one by H^L, and in the
  * last step each by the power that remains. A step reduces the sum of both products once. */

@@ -37,7 +37,7 @@ DEVICE uint32_t subwarp_size(const struct bin *b)
 }
 
 /* Returns the most lanes that share a packet of a set of some pending lanes' packets. If all of them form one bin, it is the size of its
- * subwarps, but not so small that a key of HMAC has more segments than the powers that they use. */
+ * subwarps, but not so small that a key of HMAC has more segments than the powers that they use. A set for which fewer packets fit keeps it. */
 DEVICE uint32_t most_lanes(const struct esp_lane *c, uint32_t pending)
 {
 	struct bin b = next_bin(c, pending);

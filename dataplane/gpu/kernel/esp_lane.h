@@ -1,5 +1,5 @@
 /* Per-lane context of an ESP packet: its job, and its place in host memory and in the staging buffer (staging.h). A packet's memory has
- * segments of 16 bytes, the most that a lane loads at once, and sectors of 32. Included by staging.h and ticket_lock.h. */
+ * segments of 16 bytes, the most that a lane loads at once, and sectors of 32. Included by bin.h and ticket_lock.h. */
 #ifndef WARPROUTE_ESP_LANE_H
 #define WARPROUTE_ESP_LANE_H
 
