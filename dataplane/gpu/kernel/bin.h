@@ -6,7 +6,7 @@
 
 #define FRONT_SEGMENTS 3 /* of a packet, in front of ESP */
 
-/* Packets that run side by side: at least half as long as the longest, so that no
+/* Packets that run side by side: more than half as long as the longest, so that no
  * subwarp idles for most of the time. */
 struct bin {
 	uint32_t lanes, packets, longest; /* longest in 16-byte segments */
@@ -37,7 +37,7 @@ DEVICE uint32_t subwarp_size(const struct bin *b)
 }
 
 /* Returns the most lanes that share a packet of a set of some pending lanes' packets. If all of them form one bin, it is the size of its
- * subwarps, but not so small that a key of HMAC has more segments than the powers that they use. A set for which fewer packets fit keeps it. */
+ * subwarps, but not so small that a key of HMAC has more segments than the powers that they use. If fewer packets fit, the set keeps this number. */
 DEVICE uint32_t most_lanes(const struct esp_lane *c, uint32_t pending)
 {
 	struct bin b = next_bin(c, pending);

@@ -9,7 +9,7 @@
 
 /* Per-warp scratch in shared memory: the hot entries, and a row per lane with a copy of its packet's header and the rewritten
  * words, or on a gateway with its packet's head (heads.h). Rows have an odd number of words: lanes that access one row each use all banks. On a gateway,
- * the staging buffer takes the rows of lanes without a packet (staging_of_batch in staging.h). */
+ * the staging buffer takes the rows behind those of lanes that may have a packet (staging_of_batch in staging.h). */
 #ifndef ROW_WORDS
 #define ROW_WORDS (HEADER_BYTES / 4 + REWRITTEN_WORDS + 1)
 #endif
